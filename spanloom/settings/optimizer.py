@@ -1,0 +1,163 @@
+"""Optimizers and learning-rate schedules as settings. `spanloom.optim.build` turns them into optax."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Adafactor:
+    """Adafactor as T5X and Mesh TensorFlow have it (Shazeer and Stern 2018); layers are updated one by one."""
+
+    learning_rate: float = 1.0
+    """Base learning rate; the schedule multiplies it, and so does each parameter's RMS."""
+    decay_rate: float = 0.8
+    """Second-moment decay is 1 - (t + 1)^-decay_rate."""
+    step_offset: int = 0
+    """Subtracted from the step in the decay."""
+    clipping_threshold: float | None = 1.0
+    """Updates whose RMS exceeds this are scaled down."""
+    beta1: float | None = None
+    """Momentum; none as released T5, 0.9 for umT5-XXL."""
+    factored: bool = True
+    """Keep second moments of matrices as one row and one column."""
+    min_dim_size_to_factor: int = 128
+    """Matrices whose smaller side is below this keep full second moments."""
+    multiply_by_parameter_scale: bool = True
+    """Scale the step by the parameter's RMS."""
+    epsilon1: float = 1e-30
+    """Added to squared gradients."""
+    epsilon2: float = 1e-3
+    """Least parameter scale."""
+    max_parameter_scale: float | None = None
+    """Largest parameter scale."""
+    weight_decay: float | None = None
+    """Decay a step, not multiplied by the learning rate."""
+    weight_decay_lr_exponent: float | None = None
+    """If set, decay is multiplied by learning_rate ^ exponent."""
+    global_norm_clip: float | None = None
+    """Clip the gradient to this global norm first."""
+    skip_nan_updates: bool = False
+    """Leave elements whose update is NaN as they are."""
+    factor_rules: Literal["heuristic", "logical"] = "heuristic"
+    """heuristic: each layer as T5X's unscanned form; logical: T5X's rules for scanned layers, by axis name."""
+
+
+@dataclass(frozen=True)
+class AdamW:
+    """AdamW (Loshchilov and Hutter 2019)."""
+
+    learning_rate: float = 1e-3
+    """Base learning rate; the schedule multiplies it."""
+    beta1: float = 0.9
+    """Decay of the first moment."""
+    beta2: float = 0.999
+    """Decay of the second moment."""
+    epsilon: float = 1e-8
+    """Added to the root of the second moment."""
+    weight_decay: float = 0.0
+    """Decoupled decay, multiplied by the learning rate; matrices only."""
+    global_norm_clip: float | None = 1.0
+    """Clip the gradient to this global norm first."""
+
+
+@dataclass(frozen=True)
+class AdamWRMS:
+    """AdamW whose step for each matrix is scaled by its RMS, layer by layer (nanoT5)."""
+
+    learning_rate: float = 2e-2
+    """Base learning rate, relative to a parameter's RMS."""
+    beta1: float = 0.9
+    """Decay of the first moment."""
+    beta2: float = 0.999
+    """Decay of the second moment."""
+    epsilon: float = 1e-6
+    """Added to the root of the second moment."""
+    weight_decay: float = 0.0
+    """Decoupled decay, multiplied by the learning rate; matrices only."""
+    min_scale: float = 1e-3
+    """Least parameter RMS."""
+    global_norm_clip: float | None = 1.0
+    """Clip the gradient to this global norm first."""
+
+
+Optimizer = Adafactor | AdamW | AdamWRMS
+
+
+@dataclass(frozen=True)
+class Rsqrt:
+    """1 / sqrt(max(step, warmup_steps)), T5's pretraining schedule."""
+
+    warmup_steps: int = 10_000
+    """Steps before the decay begins; the rate is constant until then."""
+    step_offset: int = 0
+    """Subtracted from the step first."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The base rate, after a linear warm-up."""
+
+    warmup_steps: int = 0
+    """Steps of linear warm-up."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Linear warm-up, then linear decay."""
+
+    warmup_steps: int = 0
+    """Steps of linear warm-up."""
+    decay_steps: int | None = None
+    """Step at which the end is reached; unset: the run's steps."""
+    end_factor: float = 0.0
+    """Share of the base rate at the end."""
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Linear warm-up, then half a cosine."""
+
+    warmup_steps: int = 0
+    """Steps of linear warm-up."""
+    decay_steps: int | None = None
+    """Step at which the end is reached; unset: the run's steps."""
+    end_factor: float = 0.0
+    """Share of the base rate at the end."""
+
+
+@dataclass(frozen=True)
+class WSD:
+    """Warm-up, stable, then decay by 1 - sqrt (Haegele et al. 2024)."""
+
+    warmup_steps: int = 0
+    """Steps of linear warm-up."""
+    decay_steps: int | None = None
+    """Step at which the end is reached; unset: the run's steps."""
+    decay_share: float = 0.2
+    """Share of the steps spent decaying."""
+    end_factor: float = 0.0
+    """Share of the base rate at the end."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A T5X factor string, such as 'constant * linear_warmup * rsqrt_decay'."""
+
+    factors: str = "constant * linear_warmup * rsqrt_decay"
+    """Names joined by '*': constant, linear_warmup, linear_decay, rsqrt_decay, rsqrt_normalized_decay,
+    decay_every, cosine_decay."""
+    warmup_steps: int = 1000
+    """Steps of warm-up."""
+    decay_factor: float = 0.5
+    """Factor of decay_every; slope of linear_decay."""
+    steps_per_decay: int = 20_000
+    """Period of decay_every."""
+    steps_per_cycle: int = 100_000
+    """Period of cosine_decay."""
+    step_offset: int = 0
+    """Subtracted from the step first."""
+    min_learning_rate: float = 1e-8
+    """Floor of the result."""
+
+
+Schedule = Rsqrt | Constant | Linear | Cosine | WSD | Factors

@@ -1,0 +1,102 @@
+"""A run: everything that decides the result, as one frozen dataclass."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from spanloom.settings.model import Model
+from spanloom.settings.optimizer import Adafactor, Optimizer, Rsqrt, Schedule
+from spanloom.settings.task import Task
+
+Normalizer = Literal["sum", "real_tokens", "all_tokens", "sequences"] | float
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Cross-entropy of the targets, as T5X computes it."""
+
+    z_loss: float = 1e-4
+    """Weight of log^2 Z, which keeps the softmax normaliser near 1."""
+    label_smoothing: float = 0.0
+    """Share of the probability spread over the whole vocabulary."""
+    normalizer: Normalizer = "real_tokens"
+    """What the summed loss is divided by: sum (nothing), real_tokens (the sum of the weights), all_tokens,
+    sequences (each sequence counts 1), or a number."""
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """When checkpoints are written and which are kept. May change on resume."""
+
+    every: int = 1000
+    """Steps between checkpoints."""
+    keep: int = 3
+    """Latest checkpoints kept."""
+    keep_best: int = 1
+    """Checkpoints kept for the lowest held-out loss."""
+    keep_every: int = 0
+    """Also keep every checkpoint whose step is a multiple of this; 0: none."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Held-out loss during training. May change on resume."""
+
+    every: int = 1000
+    """Steps between evaluations."""
+    max_batches: int = 50
+    """At most this many held-out batches; 0: all."""
+    batch_size: int | None = None
+    """Sequences in a held-out batch; unset: the training batch size."""
+
+
+@dataclass(frozen=True)
+class Logging:
+    """What is written while training. May change on resume."""
+
+    every: int = 10
+    """Steps between training lines in metrics.jsonl."""
+    tensorboard: bool = True
+    """Also write TensorBoard event files."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run. The same run on the same machine gives the same losses to the last bit."""
+
+    name: str
+    """Name of the run."""
+    task: Task
+    """What to learn from."""
+    model: Model
+    """What to train."""
+    optimizer: Optimizer = field(default_factory=Adafactor)
+    """How weights are updated."""
+    schedule: Schedule = field(default_factory=Rsqrt)
+    """How the learning rate moves."""
+    loss: Loss = field(default_factory=Loss)
+    """What is minimised."""
+    batch_size: int = 128
+    """Sequences in a training batch, over all devices."""
+    steps: int = 10_000
+    """Training steps, counted from the start checkpoint. May be raised on resume."""
+    seed: int = 0
+    """Seed of initialisation, data order, noise and dropout."""
+    start: str | None = None
+    """Checkpoint or Hugging Face folder to start from; unset: random weights."""
+    out: str | None = None
+    """Directory the run writes; the same command with the same directory goes on where it stopped."""
+    checkpoint: Checkpoints = field(default_factory=Checkpoints)
+    """Saving."""
+    eval: Evaluation = field(default_factory=Evaluation)
+    """Held-out evaluation."""
+    log: Logging = field(default_factory=Logging)
+    """Logging."""
+
+    def resolve(self) -> "Run":
+        """The run with every value that follows from others filled in; see `spanloom.settings.resolve`.
+
+        Raises ValueError, naming the setting and the fix, where settings contradict each other.
+        """
+        from spanloom.settings.resolve import resolve
+
+        return resolve(self)

@@ -1,0 +1,112 @@
+"""What a run learns from: sources, objectives and tasks, as settings."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from spanloom.settings.vocabulary import Bytes, Vocabulary
+
+Errors = Literal["strict", "replace", "skip"]
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """Text files of any common kind; one document a line, a file or a row."""
+
+    files: tuple[str, ...] = ()
+    """Paths or globs: .txt, .jsonl, .csv, .tsv, .parquet; plain or .gz, .zst, .bz2, .xz."""
+    heldout_files: tuple[str, ...] = ()
+    """Paths or globs of the held-out part; empty: a share of the documents is kept out."""
+    heldout_share: float = 0.01
+    """Share of the documents kept out of training when no held-out files are named."""
+    field: str = "text"
+    """Field of a row that holds the text, or a template such as '{title}: {text}'."""
+    unit: Literal["line", "document"] = "line"
+    """What one document is in a .txt file: each line, or the whole file."""
+    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet"] = "auto"
+    """Format of the files; auto goes by the name."""
+    encoding: str = "utf-8"
+    """Text encoding of the files."""
+    errors: Errors = "strict"
+    """What to do with bad input (undecodable bytes, broken rows): stop, replace bytes, or skip and count."""
+
+
+@dataclass(frozen=True)
+class PythonDocs:
+    """The English documentation that ships inside every CPython: pydoc topics and standard-library docstrings."""
+
+    heldout_share: float = 0.05
+    """Share of the documents kept out of training."""
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """Files of input-target pairs: tsv, csv, jsonl or parquet."""
+
+    files: tuple[str, ...] = ()
+    """Paths or globs; compressed ones too."""
+    heldout_files: tuple[str, ...] = ()
+    """Paths or globs of the held-out part; empty: a share of the pairs is kept out."""
+    heldout_share: float = 0.05
+    """Share of the pairs kept out of training when no held-out files are named."""
+    inputs: str = "inputs"
+    """Column or field of the inputs, a template such as 'translate: {src}', or a column number from 0."""
+    targets: str = "targets"
+    """Column or field of the targets, a template, or a column number from 0."""
+    header: Literal["auto", "yes", "no"] = "auto"
+    """Whether tables have a header row; auto: yes if it names the columns asked for."""
+    format: Literal["auto", "jsonl", "csv", "tsv", "parquet"] = "auto"
+    """Format of the files; auto goes by the name."""
+    encoding: str = "utf-8"
+    """Text encoding of the files."""
+    errors: Errors = "strict"
+    """What to do with bad input: stop, replace bytes, or skip the row and count it."""
+
+
+Source = TextFiles | PythonDocs | PairFiles
+
+
+@dataclass(frozen=True)
+class SpanCorruption:
+    """T5's pretraining objective: spans of a token stream are masked and predicted (Raffel et al. 2020)."""
+
+    inputs_length: int = 512
+    """Encoder length in tokens, sentinels and end of sequence included; the target length follows from it."""
+    noise_density: float = 0.15
+    """Share of the tokens that is masked."""
+    mean_span_length: float = 3.0
+    """Mean length of a masked span in tokens (20 for ByT5)."""
+    separator: Literal["eos", "none"] = "eos"
+    """What stands between two documents in the token stream."""
+    concat_documents: int = 0
+    """SeqIO's way of joining: this many documents, then a short segment (128 there); 0: one long stream."""
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """Inputs and targets as they come, end of sequence appended to both."""
+
+    inputs_length: int | None = None
+    """Encoder length in tokens; unset: the longest input of the data."""
+    targets_length: int | None = None
+    """Decoder length in tokens; unset: the longest target of the data."""
+    too_long: Literal["error", "trim"] = "error"
+    """What to do with longer examples: stop and say how many there are, or cut at the right, keeping EOS."""
+
+
+Objective = SpanCorruption | Supervised
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to learn: a source, a vocabulary and an objective."""
+
+    name: str
+    """Name in metrics, stores and reports."""
+    source: Source
+    """Where the examples come from."""
+    vocabulary: Vocabulary = field(default_factory=Bytes)
+    """Text to ids."""
+    objective: Objective = field(default_factory=SpanCorruption)
+    """What makes inputs and targets of it."""
+    version: str = "1"
+    """Change it to rebuild the store although nothing else changed."""
