@@ -10,16 +10,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def golden_dir(*parts: str) -> Path:
     """The folder of golden values named by SPANLOOM_GOLDEN (default ../shared/golden), or a part of it."""
-    return _require(Path(os.environ.get("SPANLOOM_GOLDEN", ROOT.parent / "shared" / "golden")), parts, "SPANLOOM_GOLDEN")
+    return _find("SPANLOOM_GOLDEN", ROOT.parent / "shared" / "golden", parts)
 
 
 def shared_dir(*parts: str) -> Path:
     """The folder of shared data named by SPANLOOM_SHARED (default ../shared), or a part of it."""
-    return _require(Path(os.environ.get("SPANLOOM_SHARED", ROOT.parent / "shared")), parts, "SPANLOOM_SHARED")
+    return _find("SPANLOOM_SHARED", ROOT.parent / "shared", parts)
 
 
-def _require(base: Path, parts: tuple[str, ...], variable: str) -> Path:
-    path = base.joinpath(*parts)
+def _find(variable: str, default: Path, parts: tuple[str, ...]) -> Path:
+    path = Path(os.environ.get(variable, default)).joinpath(*parts)
     if not path.exists():
         absent(f"{path} is absent: set {variable} to the folder that holds it")
     return path.resolve()

@@ -1,0 +1,87 @@
+"""Runs all checks, part by part, and prints a table of minutes: what `make check` and CI call.
+
+Every part runs even if an earlier one failed, so that one run shows all there is to mend; the exit status is 1 if any
+failed.
+`--all` adds what takes long.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = ROOT / ".venv" / "bin"
+OTHER_PYTHONS = ("3.12", "3.13")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One row of the table: a name, and the commands that must all succeed."""
+
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+
+
+def main() -> int:
+    """Run the parts asked for; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", action="store_true", help="also what takes long")
+    parser.add_argument("--only", default="", help="only parts whose name contains this")
+    arguments = parser.parse_args()
+    rows = [(part.name, *run(part)) for part in parts(arguments.all) if arguments.only in part.name]
+    print(f"\n{'part':<40}{'minutes':>9}  result")
+    for name, minutes, passed in rows:
+        print(f"{name:<40}{minutes:>9.1f}  {'ok' if passed else 'FAILED'}")
+    print(f"{'in all':<40}{sum(minutes for _, minutes, _ in rows):>9.1f}")
+    return 0 if rows and all(passed for _, _, passed in rows) else 1
+
+
+def parts(everything: bool) -> list[Part]:
+    """The parts in order, quick ones first."""
+    python = str(BIN / "python")
+    pytest = (python, "-m", "pytest", "-q", "--durations=10")
+    found = [
+        Part("lint", ((str(BIN / "ruff"), "check", "."), (str(BIN / "ruff"), "format", "--check", "."))),
+        Part("types", ((str(BIN / "mypy"),),)),
+        Part("tests, Python 3.11, with parity", ((*pytest, "-m", "not slow"),)),
+    ]
+    found += [short_set(version) for version in OTHER_PYTHONS]
+    if everything:
+        found.append(Part("slow tests", ((*pytest, "-m", "slow"),)))
+    return found
+
+
+def short_set(version: str) -> Part:
+    """The short set on another Python, with the newest releases its own environment resolves."""
+    name = f"short set, Python {version}"
+    finder = (str(ROOT / "scripts" / "find_python"), version)
+    interpreter = subprocess.run(finder, capture_output=True, text=True, check=False).stdout.strip()
+    if not interpreter:
+        outcome = "false" if os.environ.get("CI") == "true" else "true"
+        return Part(f"{name}: not found", ((outcome,),))
+    venv = ROOT / ".venvs" / version
+    python = str(venv / "bin" / "python")
+    install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "-e", ".[dev]")
+    tests = (python, "-m", "pytest", "-q", "-m", "short and not slow")
+    return Part(name, ((interpreter, "-m", "venv", str(venv)), install, tests))
+
+
+def run(part: Part) -> tuple[float, bool]:
+    """Minutes taken, and whether every command of the part succeeded (it stops at the first that did not)."""
+    print(f"\n=== {part.name}", flush=True)
+    start = time.monotonic()
+    passed = True
+    for command in part.commands:
+        print("$", " ".join(command), flush=True)
+        passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+        if not passed:
+            break
+    return (time.monotonic() - start) / 60, passed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
