@@ -60,6 +60,18 @@ class Logging:
 
 
 @dataclass(frozen=True)
+class After:
+    """What happens once the last step is done. May change on resume."""
+
+    baselines: bool = True
+    """Print the held-out loss beside unigram and bigram models of the training text (text tasks)."""
+    fills: int = 5
+    """Held-out examples shown with what the model makes of them; 0: none."""
+    export: bool = True
+    """Write the last checkpoint as a Hugging Face folder, OUT/huggingface."""
+
+
+@dataclass(frozen=True)
 class Run:
     """A training run. The same run on the same machine gives the same losses to the last bit."""
 
@@ -91,6 +103,8 @@ class Run:
     """Held-out evaluation."""
     log: Logging = field(default_factory=Logging)
     """Logging."""
+    after: After = field(default_factory=After)
+    """After the last step."""
 
     def resolve(self) -> "Run":
         """The run with every value that follows from others filled in; see `spanloom.settings.resolve`.

@@ -1,0 +1,143 @@
+"""What differs between the settings of a run that began and those it is asked to go on with.
+
+A field is either free (steps, logging, evaluation, checkpoints, names and places) or decides the result. A free one may
+change on resume; of the others each must be accepted by name, or the change goes into a new directory.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from spanloom.settings.nearest import did_you_mean
+from spanloom.settings.run import Run
+from spanloom.settings.serialize import SettingsError
+
+FREE = ("steps", "log", "eval", "checkpoint", "after", "out", "name", "model.name")
+"""Fields (with all below them) that may change on resume."""
+
+_SHAPE_FIELDS = (
+    "model.vocab_size",
+    "model.d_model",
+    "model.d_ff",
+    "model.num_heads",
+    "model.d_kv",
+    "model.num_encoder_layers",
+    "model.num_decoder_layers",
+    "model.activations",
+    "model.tie_embeddings",
+    "model.per_layer_position_bias",
+    "model.relative_position_buckets",
+)
+
+
+class ChangedSettingsError(SettingsError):
+    """Settings that decide the result differ from those the run began with."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field that differs."""
+
+    field: str
+    """Dotted name."""
+    old: Any
+    """Value the run has; a whole dataclass where the kind changed."""
+    new: Any
+    """Value asked for."""
+
+    @property
+    def free(self) -> bool:
+        """Whether it may change on resume."""
+        return _within(self.field, FREE)
+
+    @property
+    def shapes(self) -> bool:
+        """Whether the weights would have other shapes, so that no checkpoint can go on with it."""
+        return self.field in _SHAPE_FIELDS
+
+    def __str__(self) -> str:
+        return f"{self.field}: {_show(self.old)} -> {_show(self.new)}"
+
+
+def changes(old: Run, new: Run) -> list[Change]:
+    """Every field in which two runs differ, free or not, in the order of the settings.
+
+    Where a part is of another kind (another optimizer), that part is one change.
+    """
+    return list(_walk(old, new, ""))
+
+
+def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
+    """Raise ChangedSettingsError, with a diff and the ways on, for changes that are neither free nor accepted by name.
+
+    `accepted` holds dotted fields; one that stands for a group (`task.source`) accepts all below it.
+    """
+    accepted = [normal(name) for name in accepted]
+    deciding = [c for c in found if not c.free]
+    shapes = [c for c in deciding if c.shapes]
+    open_ = [c for c in deciding if not c.shapes and not _within(c.field, accepted)]
+    if shapes:
+        raise ChangedSettingsError(
+            "the weights of this run have other shapes than these settings ask for:\n"
+            + _diff(shapes)
+            + "\nNo checkpoint can go on with that: take the settings back, or start a new run with another --out."
+        )
+    if open_:
+        names = ",".join(c.field for c in open_)
+        raise ChangedSettingsError(
+            "settings that decide the result differ from those this run began with:\n"
+            + _diff(open_)
+            + "\nTake them back; or go on from the last checkpoint in a new directory with --fork NEW_DIR; "
+            + f"or change this run from here on with --accept-change {names}"
+        )
+
+
+def check_accepted(accepted: Iterable[str], run: Run) -> None:
+    """Raise SettingsError for an accepted name that is no field of the run, naming the nearest one."""
+    known = list(fields_of(run))
+    for name in accepted:
+        if normal(name) not in known:
+            raise SettingsError(f"--accept-change {name}: no such setting{did_you_mean(normal(name), known)}")
+
+
+def fields_of(settings: Any, prefix: str = "") -> Iterable[str]:
+    """Dotted names of all fields of a settings dataclass, groups included."""
+    for f in dataclasses.fields(settings):
+        yield prefix + f.name
+        value = getattr(settings, f.name)
+        if dataclasses.is_dataclass(value):
+            yield from fields_of(value, f"{prefix}{f.name}.")
+
+
+def normal(name: str) -> str:
+    """A dotted field name with `_` for `-` and without leading dashes."""
+    return name.strip().lstrip("-").replace("-", "_")
+
+
+def _walk(old: Any, new: Any, prefix: str) -> Iterable[Change]:
+    for f in dataclasses.fields(old):
+        a, b = getattr(old, f.name), getattr(new, f.name)
+        if dataclasses.is_dataclass(a) and type(a) is type(b):
+            yield from _walk(a, b, f"{prefix}{f.name}.")
+        elif a != b or (isinstance(a, bool) != isinstance(b, bool)):
+            yield Change(prefix + f.name, a, b)
+
+
+def _within(field: str, groups: Iterable[str]) -> bool:
+    return any(field == group or field.startswith(group + ".") for group in groups)
+
+
+def _diff(found: Iterable[Change]) -> str:
+    found = list(found)
+    width = max(len(c.field) for c in found)
+    return "\n".join(f"  {c.field:<{width}}  {_show(c.old)}  ->  {_show(c.new)}" for c in found)
+
+
+def _show(value: Any) -> str:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inside = (f"{f.name} {_show(getattr(value, f.name))}" for f in dataclasses.fields(value))
+        return f"{type(value).__name__} ({', '.join(inside)})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_show, value))})"
+    return "unset" if value is None else str(value)

@@ -1,0 +1,31 @@
+"""The nearest of the names that exist, for error messages."""
+
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """At most `count` known names that resemble `name`, best first; `-` and `_` count as equal."""
+    import difflib
+
+    plain: dict[str, str] = {}
+    for candidate in known:
+        plain.setdefault(candidate.replace("-", "_").lower(), candidate)
+    wanted = name.replace("-", "_").lower()
+    found = difflib.get_close_matches(wanted, plain, n=count, cutoff=0.6)
+    # A dotted name is often given by its last part alone, or under the wrong parent.
+    last = wanted.rsplit(".", 1)[-1]
+    same_last = [key for key in plain if key.rsplit(".", 1)[-1] == last and key != wanted]
+    exact_part = same_last if "." not in wanted or not found else []
+    ordered = dict.fromkeys([*exact_part, *found, *same_last])
+    return [plain[key] for key in list(ordered)[:count]]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """'; did you mean x or y?', or what is known where nothing resembles the name (and the list is short)."""
+    known = list(known)
+    found = nearest(name, known)
+    if found:
+        return f"; did you mean {' or '.join(found)}?"
+    if 0 < len(known) <= 12:
+        return f"; known are {', '.join(known)}"
+    return ""

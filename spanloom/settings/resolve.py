@@ -1,0 +1,147 @@
+"""The one place where values that follow from others are filled in, and where settings that contradict are refused.
+
+Everything here is known without opening a file. What depends on data, a SentencePiece model or a start checkpoint
+(span lengths against sentinels, a vocabulary against the embedding) is checked where these are opened.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear
+from spanloom.settings.run import Run
+from spanloom.settings.serialize import SettingsError
+from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, TextFiles
+from spanloom.settings.vocabulary import Bytes
+
+_BYTE_IDS = 259  # 3 special ids and 256 bytes
+
+
+def resolve(run: Run) -> Run:
+    """The run with derived values filled in: schedule.decay_steps from steps, eval.batch_size from batch_size.
+
+    Resolving twice changes nothing more. Raises SettingsError (a ValueError) listing every contradiction and its fix.
+    """
+    problems = list(_problems(run))
+    if problems:
+        raise SettingsError("\n".join(problems))
+    schedule = run.schedule
+    if isinstance(schedule, Linear | Cosine | WSD) and schedule.decay_steps is None:
+        schedule = replace(schedule, decay_steps=run.steps)
+    evaluation = run.eval
+    if evaluation.batch_size is None:
+        evaluation = replace(evaluation, batch_size=run.batch_size)
+    return replace(run, schedule=schedule, eval=evaluation)
+
+
+def _problems(run: Run) -> Iterator[str]:
+    yield from _numbers(run)
+    yield from _names(run)
+    yield from _model_problems(run)
+    yield from _task_problems(run)
+    yield from _schedule_problems(run)
+
+
+def _numbers(run: Run) -> Iterator[str]:
+    yield from _at_least(1, run, "batch_size", "checkpoint.every", "checkpoint.keep", "eval.every", "log.every")
+    yield from _at_least(0, run, "steps", "seed", "checkpoint.keep_best", "checkpoint.keep_every", "eval.max_batches")
+    yield from _at_least(0, run, "after.fills", "loss.z_loss")
+    if run.eval.batch_size is not None:
+        yield from _at_least(1, run, "eval.batch_size")
+    if run.optimizer.learning_rate <= 0:
+        yield f"optimizer.learning_rate is {run.optimizer.learning_rate}: must be above 0"
+    if not 0 <= run.loss.label_smoothing < 1:
+        yield f"loss.label_smoothing is {run.loss.label_smoothing}: must be at least 0 and below 1"
+    if isinstance(run.loss.normalizer, int | float) and run.loss.normalizer <= 0:
+        yield f"loss.normalizer is {run.loss.normalizer}: a number must be above 0"
+
+
+def _at_least(least: int, run: Run, *fields: str) -> Iterator[str]:
+    for name in fields:
+        value: Any = run
+        for part in name.split("."):
+            value = getattr(value, part)
+        if value < least:
+            hint = " (to do it never, give a number above steps)" if name.endswith(".every") else ""
+            yield f"{name} is {value}: must be {least} or more{hint}"
+
+
+def _names(run: Run) -> Iterator[str]:
+    for field, name in (("name", run.name), ("task.name", run.task.name)):
+        if not name or "/" in name or "\\" in name or name.startswith("."):
+            yield f"{field} is {name!r}: it names files, so it must not be empty, hold a slash or begin with a dot"
+
+
+def _model_problems(run: Run) -> Iterator[str]:
+    model, vocabulary = run.model, run.task.vocabulary
+    yield from _at_least(1, run, "model.vocab_size", "model.d_model", "model.d_ff", "model.num_heads", "model.d_kv")
+    yield from _at_least(1, run, "model.num_encoder_layers", "model.num_decoder_layers")
+    if not 0 <= model.dropout < 1:
+        yield f"model.dropout is {model.dropout}: must be at least 0 and below 1"
+    if len(model.activations) not in (1, 2):
+        yield f"model.activations are {model.activations}: give one (T5 1.0) or two (gated, T5 1.1)"
+    if model.relative_position_buckets < 4 or model.relative_position_buckets % 2:
+        yield f"model.relative_position_buckets is {model.relative_position_buckets}: must be even and 4 or more"
+    elif model.relative_position_max_distance <= model.relative_position_buckets // 2:
+        yield (
+            f"model.relative_position_max_distance is {model.relative_position_max_distance}: must be above half "
+            f"of the {model.relative_position_buckets} buckets"
+        )
+    if isinstance(vocabulary, Bytes):
+        if vocabulary.extra_ids < 0:
+            yield f"task.vocabulary.extra_ids is {vocabulary.extra_ids}: must be 0 or more"
+        size = _BYTE_IDS + (0 if vocabulary.sentinels == "google" else vocabulary.extra_ids)
+        if size > model.vocab_size:
+            yield (
+                f"the vocabulary has {size} ids and model.vocab_size is {model.vocab_size}: raise model.vocab_size to "
+                f"{size} or more (384 for ByT5), or lower task.vocabulary.extra_ids"
+            )
+
+
+def _task_problems(run: Run) -> Iterator[str]:
+    source, objective = run.task.source, run.task.objective
+    if isinstance(source, TextFiles | PairFiles) and not source.files:
+        yield "task.source.files is empty: name at least one file or glob (--text or --data on the command line)"
+    kept_out = isinstance(source, PythonDocs) or not source.heldout_files
+    if kept_out and not 0 < source.heldout_share < 1:
+        fix = "" if isinstance(source, PythonDocs) else ", or name task.source.heldout_files"
+        yield f"task.source.heldout_share is {source.heldout_share}: must be above 0 and below 1{fix}"
+    if isinstance(objective, SpanCorruption):
+        if isinstance(source, PairFiles):
+            yield "task: span corruption needs plain text; pairs (PairFiles) go with the Supervised objective"
+        if not 0 < objective.noise_density < 1:
+            yield f"task.objective.noise_density is {objective.noise_density}: must be above 0 and below 1"
+        if objective.mean_span_length < 1:
+            yield f"task.objective.mean_span_length is {objective.mean_span_length}: must be 1 or more"
+        yield from _at_least(1, run, "task.objective.inputs_length")
+        yield from _at_least(0, run, "task.objective.concat_documents")
+    if isinstance(objective, Supervised):
+        if not isinstance(source, PairFiles):
+            yield "task: the Supervised objective needs pairs (PairFiles); plain text goes with SpanCorruption"
+        for field in ("inputs_length", "targets_length"):
+            if getattr(objective, field) is not None:
+                yield from _at_least(2, run, f"task.objective.{field}")
+
+
+def _schedule_problems(run: Run) -> Iterator[str]:
+    schedule = run.schedule
+    yield from _at_least(0, run, "schedule.warmup_steps")
+    if isinstance(schedule, Factors):
+        return
+    if isinstance(schedule, Linear | Cosine | WSD):
+        if not 0 <= schedule.end_factor <= 1:
+            yield f"schedule.end_factor is {schedule.end_factor}: must be from 0 to 1"
+        if isinstance(schedule, WSD) and not 0 < schedule.decay_share <= 1:
+            yield f"schedule.decay_share is {schedule.decay_share}: must be above 0 and at most 1"
+        end = run.steps if schedule.decay_steps is None else schedule.decay_steps
+        if schedule.decay_steps is None and 0 < run.steps <= schedule.warmup_steps:
+            yield (
+                f"steps is {run.steps} and schedule.warmup_steps {schedule.warmup_steps}: the warm-up must end before "
+                "the run does; lower schedule.warmup_steps or raise steps"
+            )
+        if schedule.end_factor == 0 and run.steps > end:
+            yield (
+                f"steps is {run.steps}, but the learning rate is 0 from schedule.decay_steps = {end} on: nothing would "
+                f"be learned there; give --schedule.decay-steps {run.steps} (on a run that has begun, also "
+                "--accept-change schedule.decay_steps), or a --schedule.end-factor above 0"
+            )

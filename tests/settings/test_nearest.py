@@ -1,0 +1,30 @@
+import pytest
+
+from spanloom.settings.nearest import did_you_mean, nearest
+
+pytestmark = pytest.mark.short
+
+KNOWN = ["steps", "batch_size", "eval.batch_size", "optimizer.learning_rate", "task.objective.inputs_length"]
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("step", "steps"),
+        ("batchsize", "batch_size"),
+        ("batch-sise", "batch_size"),
+        ("learning_rate", "optimizer.learning_rate"),
+        ("optimiser.learning-rate", "optimizer.learning_rate"),
+        ("inputs-length", "task.objective.inputs_length"),
+        ("objective.inputs_length", "task.objective.inputs_length"),
+    ],
+)
+def test_nearest_name(name, first):
+    assert nearest(name, KNOWN)[0] == first
+
+
+def test_messages():
+    assert did_you_mean("step", KNOWN) == "; did you mean steps?"
+    assert did_you_mean("zzz", KNOWN).startswith("; known are steps, batch_size")
+    assert did_you_mean("zzz", []) == ""
+    assert did_you_mean("zzz", [f"field{i}" for i in range(50)]) == ""

@@ -1,0 +1,89 @@
+from dataclasses import replace
+
+import pytest
+
+from spanloom.settings.model import Model
+from spanloom.settings.optimizer import WSD, AdamW, Cosine, Linear, Rsqrt
+from spanloom.settings.run import Checkpoints, Evaluation, Logging, Loss, Run
+from spanloom.settings.serialize import SettingsError
+from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, Task, TextFiles
+from spanloom.settings.vocabulary import Bytes
+
+pytestmark = pytest.mark.short
+
+MODEL = Model(vocab_size=384, d_model=32, d_ff=64, num_heads=2, d_kv=16, num_encoder_layers=2, num_decoder_layers=2)
+TASK = Task("docs", PythonDocs())
+RUN = Run(name="a", task=TASK, model=MODEL, batch_size=7, steps=100)
+
+
+@pytest.mark.parametrize("kind", [Linear, Cosine, WSD])
+def test_decay_steps_follow_from_steps(kind):
+    assert replace(RUN, schedule=kind()).resolve().schedule == kind(decay_steps=100)
+    assert replace(RUN, schedule=kind(decay_steps=200)).resolve().schedule == kind(decay_steps=200)
+
+
+def test_eval_batch_size_follows_from_batch_size():
+    assert RUN.resolve().eval.batch_size == 7
+    assert replace(RUN, eval=Evaluation(batch_size=3)).resolve().eval.batch_size == 3
+
+
+def test_resolving_twice_changes_nothing_more():
+    once = replace(RUN, schedule=Linear()).resolve()
+    assert once.resolve() == once
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0: must be 1 or more"),
+        ({"steps": -1}, "steps is -1: must be 0 or more"),
+        ({"seed": -1}, "seed is -1"),
+        ({"name": "a/b"}, "name is 'a/b'"),
+        ({"log": Logging(every=0)}, "log.every is 0: must be 1 or more .to do it never"),
+        ({"eval": Evaluation(every=0)}, "eval.every is 0"),
+        ({"eval": Evaluation(batch_size=0)}, "eval.batch_size is 0"),
+        ({"checkpoint": Checkpoints(every=0)}, "checkpoint.every is 0"),
+        ({"checkpoint": Checkpoints(keep=0)}, "checkpoint.keep is 0"),
+        ({"optimizer": AdamW(learning_rate=0.0)}, "optimizer.learning_rate is 0.0: must be above 0"),
+        ({"loss": Loss(label_smoothing=1.0)}, "loss.label_smoothing"),
+        ({"loss": Loss(normalizer=0.0)}, "loss.normalizer"),
+        ({"schedule": Rsqrt(warmup_steps=-1)}, "schedule.warmup_steps is -1"),
+        ({"schedule": Linear(warmup_steps=100)}, "warm-up must end before"),
+        ({"schedule": Linear(decay_steps=50)}, "learning rate is 0 from schedule.decay_steps = 50"),
+        ({"schedule": WSD(decay_share=0.0)}, "schedule.decay_share"),
+        ({"schedule": Cosine(end_factor=2.0)}, "schedule.end_factor"),
+        ({"model": replace(MODEL, vocab_size=300)}, "vocabulary has 384 ids and model.vocab_size is 300: raise"),
+        ({"model": replace(MODEL, d_kv=0)}, "model.d_kv is 0"),
+        ({"model": replace(MODEL, dropout=1.0)}, "model.dropout is 1.0"),
+        ({"model": replace(MODEL, activations=())}, "model.activations"),
+        ({"model": replace(MODEL, relative_position_buckets=3)}, "relative_position_buckets"),
+        ({"model": replace(MODEL, relative_position_max_distance=16)}, "relative_position_max_distance"),
+        ({"task": replace(TASK, name="")}, "task.name is ''"),
+        ({"task": replace(TASK, source=PythonDocs(heldout_share=0.0))}, "task.source.heldout_share is 0.0"),
+        ({"task": replace(TASK, source=TextFiles())}, "task.source.files is empty"),
+        ({"task": replace(TASK, source=TextFiles(("a",), heldout_share=1.0))}, "or name task.source.heldout_files"),
+        ({"task": replace(TASK, vocabulary=Bytes(extra_ids=-1))}, "extra_ids is -1"),
+        ({"task": replace(TASK, objective=SpanCorruption(noise_density=1.0))}, "noise_density is 1.0"),
+        ({"task": replace(TASK, objective=SpanCorruption(mean_span_length=0.5))}, "mean_span_length is 0.5"),
+        ({"task": replace(TASK, objective=SpanCorruption(inputs_length=0))}, "inputs_length is 0"),
+        ({"task": replace(TASK, objective=Supervised())}, "needs pairs"),
+        ({"task": replace(TASK, source=PairFiles(("a.tsv",)))}, "needs plain text"),
+        ({"task": Task("p", PairFiles(("a.tsv",)), Bytes(), Supervised(1))}, "inputs_length is 1"),
+    ],
+)
+def test_contradictions_are_refused(change, message):
+    with pytest.raises(SettingsError, match=message):
+        replace(RUN, **change).resolve()
+
+
+def test_all_problems_are_named_at_once():
+    with pytest.raises(SettingsError, match=r"batch_size is 0(.|\n)*steps is -1"):
+        replace(RUN, batch_size=0, steps=-1).resolve()
+
+
+def test_what_is_fine_passes():
+    heldout = TextFiles(("a",), heldout_files=("b",), heldout_share=0.0)
+    replace(RUN, task=replace(TASK, source=heldout)).resolve()
+    replace(RUN, schedule=Linear(decay_steps=50, end_factor=0.1)).resolve()
+    replace(RUN, task=replace(TASK, vocabulary=Bytes("google")), model=replace(MODEL, vocab_size=259)).resolve()
+    replace(RUN, steps=0, schedule=Linear(warmup_steps=10)).resolve()
