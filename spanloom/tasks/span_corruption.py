@@ -1,0 +1,167 @@
+"""Span corruption (Raffel et al. 2020), a block of examples at a time.
+
+The law of the masks is SeqIO's: the masked tokens, and the tokens that stay, are each split into as many spans as
+there are masked ones, uniformly over all ways to do so (compositions) and independently; spans that stay and masked
+ones take turns, the first stays. So the first token is never masked and the last one always is.
+
+Letters: N examples, L raw tokens, K spans, S input and T target positions.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from spanloom.settings.task import SpanCorruption
+from spanloom.tasks.randomness import UInt64Array, hash64, stream64, uniform_below
+from spanloom.tasks.span_lengths import SpanLengths, check_sentinels, noise_counts, span_lengths
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+BoolArray = npt.NDArray[np.bool_]
+Int32Array = npt.NDArray[np.int32]
+IntArray = npt.NDArray[np.integer]
+
+_NOISE, _KEPT = 1, 2  # the two splits of an example draw from streams of their own
+
+
+def lengths_of(objective: SpanCorruption, vocabulary: Vocabulary) -> SpanLengths:
+    """The lengths of an objective, checked against the sentinels of the vocabulary: call it when a task is built.
+
+    Raises ValueError, with the reason and the fix, where no mask exists or the sentinels do not suffice.
+    """
+    lengths = span_lengths(objective.inputs_length, objective.noise_density, objective.mean_span_length)
+    check_sentinels(lengths, len(vocabulary.sentinels))
+    return lengths
+
+
+def corrupt_block(
+    tokens_NxL: IntArray, keys_N: UInt64Array, objective: SpanCorruption, vocabulary: Vocabulary
+) -> dict[str, Int32Array]:
+    """Make inputs and targets of equally long pieces of text: {"inputs": (N, S), "targets": (N, T)}, int32.
+
+    End of sequence is appended, then padding up to the lengths of the objective: none at full raw length (at density
+    0.5 sometimes one token), some for shorter pieces. Row i depends on its own tokens and `keys_N[i]` (uint64) alone.
+    Raises ValueError for pieces longer than the raw length and for settings that `lengths_of` refuses.
+    """
+    lengths = lengths_of(objective, vocabulary)
+    length = tokens_NxL.shape[1]
+    if length > lengths.raw_length:
+        raise ValueError(
+            f"a piece of {length} tokens exceeds the raw length {lengths.raw_length} of inputs_length="
+            f"{objective.inputs_length}: cut the text into pieces of {lengths.raw_length}"
+        )
+    mask_NxL = noise_mask_block(keys_N, length, objective.noise_density, objective.mean_span_length)
+    inputs, input_counts_N = _replace_runs(tokens_NxL, ~mask_NxL, vocabulary.sentinels)
+    targets, target_counts_N = _replace_runs(tokens_NxL, mask_NxL, vocabulary.sentinels)
+    return {
+        "inputs": _pad_equal_rows(inputs, input_counts_N, lengths.inputs_length, vocabulary),
+        "targets": _pad_equal_rows(targets, target_counts_N, lengths.targets_length, vocabulary),
+    }
+
+
+def corrupt_one(
+    tokens_L: IntArray, key: int | np.uint64, objective: SpanCorruption, vocabulary: Vocabulary
+) -> dict[str, Int32Array]:
+    """`corrupt_block` for one piece of text, such as the short last one: {"inputs": (S,), "targets": (T,)}."""
+    block = corrupt_block(np.asarray(tokens_L)[None], np.array([key], dtype=np.uint64), objective, vocabulary)
+    return {name: rows[0] for name, rows in block.items()}
+
+
+def noise_mask_block(keys_N: UInt64Array, length: int, noise_density: float, mean_span_length: float) -> BoolArray:
+    """Draw a mask for each key: (N, L) bool, True where a token is masked; SeqIO's `random_spans_noise_mask`.
+
+    Every row has the numbers of masked tokens and spans that `noise_counts` gives.
+    """
+    keys_N = np.asarray(keys_N, dtype=np.uint64)
+    num_noise, num_spans = noise_counts(length, noise_density, mean_span_length)
+    if num_spans == 0:
+        return np.zeros((len(keys_N), length), dtype=np.bool_)
+    runs_NxKx2 = np.empty((len(keys_N), num_spans, 2), dtype=np.intp)
+    runs_NxKx2[:, :, 0] = random_compositions(hash64(keys_N, _KEPT), length - num_noise, num_spans)
+    runs_NxKx2[:, :, 1] = random_compositions(hash64(keys_N, _NOISE), num_noise, num_spans)
+    masked = np.tile(np.array([False, True]), len(keys_N) * num_spans)
+    return np.repeat(masked, runs_NxKx2.ravel()).reshape(len(keys_N), length)
+
+
+def random_compositions(keys_N: UInt64Array, total: int, parts: int) -> npt.NDArray[np.intp]:
+    """Split `total` into `parts` positive parts, all ways equally likely: (N, parts).
+
+    A composition is a set of parts - 1 cuts among the total - 1 gaps, drawn for all rows at once by Floyd's
+    algorithm (Bentley and Floyd 1987, "A sample of brilliance"), which needs one draw a cut and no rejection.
+    """
+    gaps, cuts = total - 1, parts - 1
+    num_rows = len(keys_N)
+    row_start_N = np.arange(num_rows, dtype=np.intp) * gaps
+    chosen = np.zeros(num_rows * gaps, dtype=np.bool_)
+    first_top = gaps - cuts
+    draws_NxC = uniform_below(stream64(keys_N, cuts), np.arange(first_top + 1, gaps + 1))
+    draws_CxN = np.ascontiguousarray(draws_NxC.T).astype(np.intp) + row_start_N
+    for cut in range(cuts):
+        place_N = draws_CxN[cut]
+        place_N = np.where(chosen[place_N], row_start_N + (first_top + cut), place_N)
+        chosen[place_N] = True
+    edges_NxP1 = np.empty((num_rows, parts + 1), dtype=np.intp)
+    edges_NxP1[:, 0] = 0
+    edges_NxP1[:, -1] = total
+    edges_NxP1[:, 1:-1] = np.flatnonzero(chosen).reshape(num_rows, cuts) - row_start_N[:, None] + 1
+    return np.diff(edges_NxP1, axis=1)
+
+
+def apply_mask_block(
+    tokens_NxL: IntArray, mask_NxL: BoolArray, sentinels: tuple[int, ...]
+) -> tuple[list[Int32Array], list[Int32Array]]:
+    """Inputs and targets of each row under any mask, without end of sequence or padding: two lists of N arrays.
+
+    In the inputs, sentinel k stands for the k-th masked span; in the targets it stands before the tokens of that
+    span, and a text that ends unmasked ends in one more sentinel. SeqIO's `noise_span_to_unique_sentinel` and
+    `nonnoise_span_to_unique_sentinel`, except that a text that starts masked has its first sentinel, too.
+    Raises ValueError where a row needs more sentinels than there are.
+    """
+    tokens_NxL, mask_NxL = np.asarray(tokens_NxL), np.asarray(mask_NxL, dtype=np.bool_)
+    if tokens_NxL.shape != mask_NxL.shape:
+        raise ValueError(f"tokens of shape {tokens_NxL.shape} and a mask of shape {mask_NxL.shape} do not fit")
+    inputs = _split_rows(*_replace_runs(tokens_NxL, ~mask_NxL, sentinels))
+    if mask_NxL.shape[1]:
+        # An unmasked token before the text makes every first sentinel the replacement of an unmasked run.
+        tokens_NxL = np.pad(tokens_NxL, ((0, 0), (1, 0)))
+        mask_NxL = np.pad(mask_NxL, ((0, 0), (1, 0)))
+    return inputs, _split_rows(*_replace_runs(tokens_NxL, mask_NxL, sentinels))
+
+
+def split_by_mask(tokens_L: IntArray, mask_L: BoolArray) -> tuple[IntArray, IntArray]:
+    """(tokens that stay, masked tokens): the inputs and targets of a prefix LM (T5's `drop_noise_tokens`, ...)."""
+    tokens_L, mask_L = np.asarray(tokens_L), np.asarray(mask_L, dtype=np.bool_)
+    return tokens_L[~mask_L], tokens_L[mask_L]
+
+
+def _replace_runs(
+    tokens_NxL: IntArray, keep_NxL: BoolArray, sentinels: tuple[int, ...]
+) -> tuple[Int32Array, npt.NDArray[np.intp]]:
+    """Put one sentinel for each run of tokens not kept: all rows' tokens in one flat array, and their counts (N,)."""
+    starts_NxL = ~keep_NxL
+    starts_NxL[:, 1:] &= keep_NxL[:, :-1]
+    runs_N = np.count_nonzero(starts_NxL, axis=1)
+    most = int(runs_N.max(initial=0))
+    if most > len(sentinels):
+        raise ValueError(f"a row needs {most} sentinels, but the vocabulary has {len(sentinels)}: mask fewer spans")
+    start_positions = np.flatnonzero(starts_NxL)
+    first_run_N = np.cumsum(runs_N) - runs_N
+    run_numbers = np.arange(len(start_positions)) - np.repeat(first_run_N, runs_N)
+    tokens = tokens_NxL.astype(np.int32).ravel()
+    tokens[start_positions] = np.array(sentinels, dtype=np.int32)[run_numbers]
+    left_NxL = keep_NxL | starts_NxL
+    return tokens[left_NxL.ravel()], np.count_nonzero(left_NxL, axis=1)
+
+
+def _split_rows(tokens: Int32Array, counts_N: npt.NDArray[np.intp]) -> list[Int32Array]:
+    return np.split(tokens, np.cumsum(counts_N)[:-1]) if len(counts_N) else []
+
+
+def _pad_equal_rows(
+    tokens: Int32Array, counts_N: npt.NDArray[np.intp], width: int, vocabulary: Vocabulary
+) -> Int32Array:
+    """Rows of one length, end of sequence and padding: (N, width)."""
+    padded_NxW = np.full((len(counts_N), width), vocabulary.pad_id, dtype=np.int32)
+    if len(counts_N):
+        count = int(counts_N[0])
+        padded_NxW[:, :count] = tokens.reshape(len(counts_N), count)
+        padded_NxW[:, count] = vocabulary.eos_id
+    return padded_NxW
