@@ -75,8 +75,8 @@ class SpanCorruption:
     """Share of the tokens that is masked."""
     mean_span_length: float = 3.0
     """Mean length of a masked span in tokens (20 for ByT5)."""
-    separator: Literal["eos", "none"] = "eos"
-    """What stands between two documents in the token stream."""
+    separator: Literal["eos", "none"] | None = None
+    """What stands between two documents in the token stream; unset: eos, or none with concat_documents."""
     concat_documents: int = 0
     """SeqIO's way of joining: this many documents, then a short segment (128 there); 0: one long stream."""
 

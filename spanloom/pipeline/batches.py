@@ -1,0 +1,52 @@
+"""From inputs and targets of a block of examples to the arrays that one train step eats."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Batch = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Inputs and targets of N examples, end of sequence appended, padded to the widths of the task."""
+
+    inputs: np.ndarray
+    """(N, S) int32."""
+    targets: np.ndarray
+    """(N, T) int32."""
+    target_lengths: np.ndarray
+    """(N,) real target tokens, end of sequence included. Ids never tell: 0 may stand inside a text."""
+
+
+def to_batch(block: Block) -> Batch:
+    """T5X's fields of an encoder-decoder batch, all int32.
+
+    encoder_input_tokens (N, S); decoder_target_tokens (N, T); decoder_input_tokens (N, T), the targets shifted right
+    with 0 first; decoder_loss_weights (N, T), 1 at each real target token.
+    """
+    targets_NxT = block.targets
+    shifted_NxT = np.empty_like(targets_NxT)
+    shifted_NxT[:, :1] = 0
+    shifted_NxT[:, 1:] = targets_NxT[:, :-1]
+    weights_NxT = np.arange(targets_NxT.shape[1]) < block.target_lengths[:, None]
+    return {
+        "encoder_input_tokens": block.inputs,
+        "decoder_target_tokens": targets_NxT,
+        "decoder_input_tokens": shifted_NxT,
+        "decoder_loss_weights": weights_NxT.astype(np.int32),
+    }
+
+
+def join_batches(batches: Sequence[Batch]) -> Batch:
+    """Rows of several batches, in order."""
+    if len(batches) == 1:
+        return batches[0]
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def fill_batch(batch: Batch, batch_size: int) -> Batch:
+    """Adds rows of padding with weight 0 until there are `batch_size`."""
+    missing = batch_size - len(batch["encoder_input_tokens"])
+    return {name: np.pad(rows, ((0, missing), (0, 0))) for name, rows in batch.items()} if missing else batch

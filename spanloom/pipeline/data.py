@@ -1,0 +1,175 @@
+"""The data of a run: batches of the training part by position, and the held-out part in order."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from spanloom.pipeline.batches import Batch, fill_batch, join_batches, to_batch
+from spanloom.pipeline.build import Progress
+from spanloom.pipeline.examples import DataError, Examples, PairExamples, SpanExamples, widths_of
+from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys
+from spanloom.pipeline.store import Store, open_or_build
+from spanloom.settings.run import Run
+from spanloom.settings.task import SpanCorruption, Task
+from spanloom.tasks.sources import ReadReport
+from spanloom.tasks.span_corruption import lengths_of
+from spanloom.vocabularies.build import build
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+_BLOCK = 128  # examples made at a time: enough for NumPy, few enough for the caches
+
+
+@dataclass(frozen=True)
+class TextExample:
+    """One example for showing, without padding."""
+
+    raw: np.ndarray
+    """Its tokens before noise (the targets of a pair), (n,) int32."""
+    inputs: np.ndarray
+    """Encoder tokens, end of sequence included, (s,) int32."""
+    targets: np.ndarray
+    """Decoder targets, end of sequence included, (t,) int32."""
+
+
+class Dataset:
+    """Numbered examples of one part of the data, as batches. It has no state: every answer follows from arguments."""
+
+    def __init__(self, examples: Examples, *, seed: int, task: str, store: Store):
+        self.store = store
+        """The tokens behind it."""
+        self._examples = examples
+        self._order = TrainingOrder(examples.num_examples, seed, task)
+
+    @property
+    def num_examples(self) -> int:
+        """Examples in one epoch."""
+        return self._examples.num_examples
+
+    def batch(self, first_example: int, batch_size: int) -> Batch:
+        """Examples first_example..first_example + batch_size - 1 of the endless training order.
+
+        Fields as `spanloom.pipeline.batches.to_batch` gives them, (batch_size, length) int32. A pure function of
+        seed, data settings and arguments: any split of a range into batches has the same rows.
+        """
+        epochs_N, examples_N = self._order.draws(first_example, batch_size)
+        return self._make(examples_N, self._order.noise_keys(epochs_N, examples_N))
+
+    def eval_batches(self, batch_size: int, max_batches: int = 0) -> Iterator[Batch]:
+        """Every example once, in order, with the same noise each time; at most `max_batches` batches unless 0.
+
+        The last batch is filled with rows of padding whose weights are 0.
+        """
+        number = -(-self.num_examples // batch_size)
+        for index in range(min(number, max_batches) if max_batches else number):
+            examples_N = np.arange(index * batch_size, min((index + 1) * batch_size, self.num_examples))
+            yield fill_batch(self._make(examples_N, heldout_noise_keys(examples_N)), batch_size)
+
+    def text_examples(self, count: int) -> list[TextExample]:
+        """`count` examples spread evenly over the part (fewer if it has fewer), with the noise of `eval_batches`."""
+        count = min(count, self.num_examples)
+        examples_N = np.arange(count) * self.num_examples // max(count, 1)
+        block = self._examples.make(examples_N, heldout_noise_keys(examples_N))
+        rows = zip(examples_N.tolist(), block.inputs, block.targets, block.target_lengths, strict=True)
+        return [
+            TextExample(self._examples.raw(example), np.trim_zeros(inputs, "b"), targets[:length])
+            for example, inputs, targets, length in rows
+        ]
+
+    def _make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Batch:
+        blocks = [slice(start, start + _BLOCK) for start in range(0, max(len(examples_N), 1), _BLOCK)]
+        return join_batches([to_batch(self._examples.make(examples_N[block], keys_N[block])) for block in blocks])
+
+
+@dataclass(frozen=True)
+class Data:
+    """All data of a run."""
+
+    train: Dataset
+    """The training part."""
+    heldout: Dataset | None
+    """The held-out part; none if the source keeps none out."""
+    vocabulary: Vocabulary
+    """Text to ids."""
+    reports: dict[str, ReadReport]
+    """What was read for each part ("train", "heldout")."""
+    lengths: dict[str, int]
+    """Tokens of an encoder row ("encoder") and of a decoder row ("decoder")."""
+
+
+def open_data(run: Run, directory: Path, *, progress: Progress | None = None) -> Data:
+    """Opens the data of a run, whose stores stand in `directory`/stores/<task>/<split> and are built where needed.
+
+    Raises DataError where the data cannot be learned from as the settings stand, BadInputError on bad input,
+    StorageError on a full disk, ValueError for settings that make no sense; each says what to change.
+    """
+    task = run.task
+    vocabulary = build(task.vocabulary)
+    _check_vocabulary_fits(run, vocabulary)
+    if isinstance(task.objective, SpanCorruption):
+        lengths_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
+    base = Path(directory) / "stores" / _directory_name(task.name)
+    splits = ("train", "heldout") if keeps_heldout(task) else ("train",)
+    stores = {split: open_or_build(task, split, base / split, vocabulary, progress=progress) for split in splits}
+    examples = _examples_of(task, stores, vocabulary)
+    _check_enough(task, stores, examples)
+    parts = {
+        split: Dataset(examples[split], seed=run.seed, task=task.name, store=store) for split, store in stores.items()
+    }
+    return Data(
+        train=parts["train"],
+        heldout=parts.get("heldout"),
+        vocabulary=vocabulary,
+        reports={split: store.report for split, store in stores.items()},
+        lengths={"encoder": examples["train"].inputs_length, "decoder": examples["train"].targets_length},
+    )
+
+
+def keeps_heldout(task: Task) -> bool:
+    """Whether a part of the source's data is held out of training."""
+    return bool(getattr(task.source, "heldout_files", ())) or task.source.heldout_share > 0
+
+
+def _examples_of(task: Task, stores: dict[str, Store], vocabulary: Vocabulary) -> dict[str, Examples]:
+    objective = task.objective
+    if isinstance(objective, SpanCorruption):
+        return {split: SpanExamples(store, objective, vocabulary) for split, store in stores.items()}
+    widths = widths_of(stores, objective)
+    return {split: PairExamples(store, widths, vocabulary) for split, store in stores.items()}
+
+
+def _check_vocabulary_fits(run: Run, vocabulary: Vocabulary) -> None:
+    highest = max(vocabulary.size - 1, *vocabulary.sentinels) if vocabulary.sentinels else vocabulary.size - 1
+    if highest >= run.model.vocab_size:
+        raise DataError(
+            f"the vocabulary of task {run.task.name!r} has ids up to {highest}, but the model's embedding has "
+            f"{run.model.vocab_size} rows: set model.vocab_size to at least {highest + 1} (a multiple of 128 is fast), "
+            "or choose the vocabulary that belongs to this model"
+        )
+
+
+def _check_enough(task: Task, stores: dict[str, Store], examples: dict[str, Examples]) -> None:
+    train = examples["train"]
+    if isinstance(train, SpanExamples) and stores["train"].num_tokens < train.raw_length:
+        raise DataError(
+            f"the training part of task {task.name!r} has {stores['train'].num_tokens} tokens, but one example takes "
+            f"{train.raw_length} (inputs_length = {train.inputs_length}): add text, or use shorter inputs"
+        )
+    if train.num_examples == 0:
+        raise DataError(f"the training part of task {task.name!r} is empty: check task.source.files")
+    if "heldout" in examples and examples["heldout"].num_examples == 0:
+        rows = stores["train"].num_rows
+        raise DataError(
+            f"the held-out part of task {task.name!r} is empty: a share of {task.source.heldout_share} of "
+            f"{rows} documents or pairs came to none. Raise task.source.heldout_share, name task.source.heldout_files, "
+            "or set task.source.heldout_share to 0 to train without"
+        )
+
+
+def _directory_name(name: str) -> str:
+    """The task's name as one path component; distinct names stay distinct."""
+    if not name.strip("."):
+        raise DataError(f"a task cannot be named {name!r}: its store is a directory of that name")
+    return quote(name, safe=" ")

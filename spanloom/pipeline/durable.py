@@ -1,0 +1,88 @@
+"""Files that are whole or absent: write, flush to disk, then rename; and one lock for each directory that is built."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+
+
+class StorageError(RuntimeError):
+    """The disk is full, or its file system cannot do what a safe build needs. The message says what to do."""
+
+
+def sync_directory(path: Path) -> None:
+    """Makes renames within a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Writes a file under a temporary name, syncs it and renames it: under `path` it is whole or absent.
+
+    Raises StorageError, and leaves no partial file, when the disk is full.
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        with explain_full_disk(path), part.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def explain_full_disk(path: Path) -> Iterator[None]:
+    """Turns a full disk or quota into a StorageError that says where, and how much room is left."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        free = shutil.disk_usage(path.parent).free
+        raise StorageError(
+            f"no room to write {path} ({error.strerror}; {free / 2**20:.0f} MiB free on that disk). "
+            "Free some room, or put the run on another disk (--out DIR); the same command then goes on. "
+            "Nothing half-written is left that could pass for a whole file."
+        ) from error
+
+
+@contextlib.contextmanager
+def locked(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
+    """Holds an exclusive lock on the file `path`, which is left behind; the kernel drops it when a process dies.
+
+    `waiting` is called once if another process holds the lock.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            _acquire(file.fileno(), waiting)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            raise StorageError(
+                f"the file system of {path.parent} has no file locks ({error.strerror}), so two builds of one store "
+                "could not be kept apart. Put the run on a local disk (--out DIR)."
+            ) from error
+        yield
+
+
+def _acquire(descriptor: int, waiting: Callable[[], object]) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        waiting()
+        fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,0 +1,146 @@
+"""Examples of a store by number, a block at a time: span-corrupted text, and pairs as they come."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from spanloom.pipeline.batches import Block
+from spanloom.pipeline.chunks import chunks_of
+from spanloom.pipeline.columns import Column
+from spanloom.pipeline.store import Store
+from spanloom.settings.task import SpanCorruption, Supervised
+from spanloom.tasks.span_corruption import corrupt_block, lengths_of
+from spanloom.tasks.span_lengths import noise_counts
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+
+class DataError(ValueError):
+    """The data cannot be learned from as the settings stand. The message says what to change."""
+
+
+class Examples(Protocol):
+    """Numbered examples; which one is made, and from which noise, is the caller's choice."""
+
+    num_examples: int
+    inputs_length: int
+    targets_length: int
+
+    def make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Block:
+        """Inputs and targets of these examples; row i depends on examples_N[i] and keys_N[i] alone."""
+
+    def raw(self, example: int) -> np.ndarray:
+        """The example's own tokens before noise, (n,)."""
+
+
+class SpanExamples:
+    """Chunks of a token stream, masked by span corruption; the key decides the mask."""
+
+    def __init__(self, store: Store, objective: SpanCorruption, vocabulary: Vocabulary):
+        lengths = lengths_of(objective, vocabulary)
+        self._column = store.stream
+        self._objective = objective
+        self._vocabulary = vocabulary
+        self._chunks = chunks_of(store.stream, lengths.raw_length, objective.concat_documents)
+        self.raw_length = lengths.raw_length
+        self.num_examples = self._chunks.num_examples
+        self.inputs_length = lengths.inputs_length
+        self.targets_length = lengths.targets_length
+
+    def make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Block:
+        """Noised inputs and targets; chunks of one length are masked together."""
+        starts_N, lengths_N = self._chunks.locate(examples_N)
+        distinct = np.unique(lengths_N).tolist()
+        if len(distinct) == 1:
+            return self._make_equal(starts_N, keys_N, distinct[0])
+        inputs_NxS = np.empty((len(examples_N), self.inputs_length), np.int32)
+        targets_NxT = np.empty((len(examples_N), self.targets_length), np.int32)
+        target_lengths_N = np.empty(len(examples_N), np.int64)
+        for length in distinct:
+            chosen_N = lengths_N == length
+            part = self._make_equal(starts_N[chosen_N], keys_N[chosen_N], length)
+            inputs_NxS[chosen_N] = part.inputs
+            targets_NxT[chosen_N] = part.targets
+            target_lengths_N[chosen_N] = part.target_lengths
+        return Block(inputs_NxS, targets_NxT, target_lengths_N)
+
+    def _make_equal(self, starts_N: np.ndarray, keys_N: np.ndarray, length: int) -> Block:
+        tokens_NxL = self._column.windows(starts_N, length)
+        block = corrupt_block(tokens_NxL, keys_N, self._objective, self._vocabulary)
+        tokens, spans = noise_counts(length, self._objective.noise_density, self._objective.mean_span_length)
+        target_length = tokens + max(spans, 1) + 1  # one token alone is not masked, yet has its sentinel
+        return Block(block["inputs"], block["targets"], np.full(len(starts_N), target_length))
+
+    def raw(self, example: int) -> np.ndarray:
+        """The chunk's tokens, int32."""
+        starts, lengths = self._chunks.locate(np.array([example]))
+        return self._column.slice(int(starts[0]), int(starts[0] + lengths[0])).astype(np.int32)
+
+
+class PairExamples:
+    """Pairs as they are stored, end of sequence appended, padded; over-long ones cut if the settings say so."""
+
+    def __init__(self, store: Store, widths: "Widths", vocabulary: Vocabulary):
+        self._inputs = store.columns["inputs"]
+        self._targets = store.columns["targets"]
+        self._vocabulary = vocabulary
+        self.num_examples = store.num_rows
+        self.inputs_length = widths.inputs
+        self.targets_length = widths.targets
+
+    def make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Block:
+        """Inputs and targets; there is no noise, so the keys decide nothing."""
+        inputs_NxS, _ = self._padded(self._inputs, examples_N, self.inputs_length)
+        targets_NxT, target_lengths_N = self._padded(self._targets, examples_N, self.targets_length)
+        return Block(inputs_NxS, targets_NxT, target_lengths_N)
+
+    def raw(self, example: int) -> np.ndarray:
+        """The pair's target tokens, int32."""
+        return self._targets.row(example).astype(np.int32)
+
+    def _padded(self, column: Column, examples_N: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+        rows_NxW = np.full((len(examples_N), width), self._vocabulary.pad_id, np.int32)
+        lengths_N = np.empty(len(examples_N), np.int64)
+        for row, example in enumerate(examples_N.tolist()):
+            ids = column.row(example)[: width - 1]
+            rows_NxW[row, : len(ids)] = ids
+            rows_NxW[row, len(ids)] = self._vocabulary.eos_id
+            lengths_N[row] = len(ids) + 1
+        return rows_NxW, lengths_N
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Encoder and decoder lengths of a supervised task, end of sequence included."""
+
+    inputs: int
+    targets: int
+
+
+def widths_of(stores: dict[str, Store], objective: Supervised) -> Widths:
+    """The widths asked for, or those of the longest rows of all parts of the data.
+
+    Raises DataError, with their number and the longest, if rows exceed a width asked for and are not to be trimmed.
+    """
+    asked = {"inputs": objective.inputs_length, "targets": objective.targets_length}
+    widths = {}
+    for name, width in asked.items():
+        longest = max(store.meta["counts"]["columns"][name]["longest"] for store in stores.values()) + 1
+        widths[name] = longest if width is None else width
+        if widths[name] < longest and objective.too_long == "error":
+            _refuse_too_long(stores, name, widths[name], longest)
+        if widths[name] < 1:
+            raise DataError(f"{name}_length is {width}, but the end of sequence alone takes 1")
+    return Widths(**widths)
+
+
+def _refuse_too_long(stores: dict[str, Store], name: str, width: int, longest: int) -> None:
+    counts = {
+        split: int(np.count_nonzero(store.columns[name].lengths() + 1 > width)) for split, store in stores.items()
+    }
+    where = " and ".join(f"{count} of {stores[split].num_rows} {split}" for split, count in counts.items())
+    raise DataError(
+        f"{where} examples have {name} longer than {name}_length = {width} tokens; the longest has {longest} "
+        f"(end of sequence included). Set task.objective.{name}_length to {longest}, or leave it unset, or set "
+        "task.objective.too_long to trim to cut them at the right"
+    )

@@ -1,0 +1,92 @@
+"""What decides the content of a store, and what the difference is between two of them."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from spanloom.pipeline.rows import Example, columns_of, encode_rows, separator_of
+from spanloom.settings.task import SpanCorruption, Task
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+FORMAT = 1
+NUM_PROBES = 64
+_PROBE_CHARACTERS = 1000
+
+_MEANINGS = {
+    "format": "the format of stores",
+    "split": "the part of the data",
+    "columns": "the columns",
+    "source": "the source's text files",
+    "source_settings": "the source's settings",
+    "vocabulary": "the vocabulary",
+    "separator": "the separator between documents",
+    "version": "the task's version",
+    "shard_bytes": "the size of shards",
+}
+
+
+def settings_fingerprint(task: Task, split: str, vocabulary: Vocabulary, shard_bytes: int) -> dict[str, Any]:
+    """Everything but the source's files that decides a store, as JSON data."""
+    objective = task.objective
+    return {
+        "format": FORMAT,
+        "split": split,
+        "columns": list(columns_of(task)),
+        "source_settings": {"kind": type(task.source).__name__, **_as_json(dataclasses.asdict(task.source))},
+        "vocabulary": vocabulary.fingerprint(),
+        "separator": separator_of(objective) if isinstance(objective, SpanCorruption) else None,
+        "version": task.version,
+        "shard_bytes": shard_bytes,
+    }
+
+
+def changes(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """What differs between two fingerprints, in words; empty if nothing does."""
+    found = []
+    for key in sorted({*stored, *wanted}):
+        old, new = stored.get(key), wanted.get(key)
+        if old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+            details = ", ".join(f"{name} {old.get(name)!r} -> {new.get(name)!r}" for name in names)
+        else:
+            details = f"{_short(old)} -> {_short(new)}"
+        found.append(f"{_MEANINGS.get(key, key)} ({details})")
+    return found
+
+
+def make_probes(task: Task, vocabulary: Vocabulary, examples: Sequence[Example]) -> list[dict[str, Any]]:
+    """The beginnings of some examples with a hash of the ids they give: a hash of code would miss closures."""
+    probes = []
+    for example in examples[:NUM_PROBES]:
+        beginning = {name: text[:_PROBE_CHARACTERS] for name, text in example.items()}
+        probes.append({"example": beginning, "ids": _hash_of_rows(task, vocabulary, beginning)})
+    return probes
+
+
+def probes_changed(task: Task, vocabulary: Vocabulary, probes: Sequence[Mapping[str, Any]]) -> int:
+    """How many of the probes give other ids now than when the store was built."""
+    return sum(_hash_of_rows(task, vocabulary, probe["example"]) != probe["ids"] for probe in probes)
+
+
+def _hash_of_rows(task: Task, vocabulary: Vocabulary, example: Example) -> str:
+    digest = hashlib.sha256()
+    for name, rows in encode_rows(task, vocabulary, [example]).items():
+        digest.update(f"{name} {[len(row) for row in rows]} ".encode())
+        for row in rows:
+            digest.update(np.ascontiguousarray(row, "<i4").tobytes())
+    return digest.hexdigest()
+
+
+def _as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 16 else f"{text[:12]}..."

@@ -1,0 +1,109 @@
+"""The description beside a store's shards, meta.json: counts, checksums, fingerprint, what was read."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spanloom.pipeline.durable import write_file
+from spanloom.pipeline.shards import DamagedStoreError, Ragged
+
+META = "meta.json"
+
+
+def shard_entry(path: Path, columns: Mapping[str, Ragged], examples: int, text_bytes: int, text_hash: str) -> dict:
+    """Description of one written shard."""
+    return {
+        "file": path.name,
+        "bytes": path.stat().st_size,
+        "sha256": file_hash(path),
+        "examples": examples,
+        "text_bytes": text_bytes,
+        "text_sha256": text_hash,
+        "columns": {name: _column_counts(column) for name, column in columns.items()},
+    }
+
+
+def _column_counts(column: Ragged) -> dict[str, Any]:
+    lengths = np.diff(column.offsets)
+    buckets, counts = np.unique(_bucket(lengths), return_counts=True)
+    return {
+        "rows": len(lengths),
+        "tokens": len(column.values),
+        "longest": int(lengths.max(initial=0)),
+        "histogram": dict(zip(map(str, buckets.tolist()), counts.tolist(), strict=True)),
+    }
+
+
+def _bucket(lengths: np.ndarray) -> np.ndarray:
+    """The least power of two that is at least the length; 0 for empty rows."""
+    exponents = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)
+    return np.where(lengths == 0, 0, 2**exponents)
+
+
+def total_counts(entries: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:
+    """Counts of a whole store from those of its shards; `histogram` has rows by length, rounded up to 2^n."""
+    entries = list(entries)
+    columns = {}
+    for name in names:
+        parts = [entry["columns"][name] for entry in entries]
+        histogram: dict[int, int] = {}
+        for part in parts:
+            for bucket, count in part["histogram"].items():
+                histogram[int(bucket)] = histogram.get(int(bucket), 0) + count
+        columns[name] = {
+            "rows": sum(part["rows"] for part in parts),
+            "tokens": sum(part["tokens"] for part in parts),
+            "longest": max((part["longest"] for part in parts), default=0),
+            "histogram": {str(bucket): histogram[bucket] for bucket in sorted(histogram)},
+        }
+    return {
+        "examples": sum(entry["examples"] for entry in entries),
+        "text_bytes": sum(entry["text_bytes"] for entry in entries),
+        "columns": columns,
+    }
+
+
+def write_meta(directory: Path, meta: Mapping[str, Any]) -> None:
+    """Writes meta.json with a checksum of its own, whole or not at all."""
+    data = json.dumps({**meta, "self_sha256": _own_hash(meta)}, indent=1, sort_keys=True, ensure_ascii=False)
+    write_file(directory / META, lambda file: file.write(data.encode() + b"\n"))
+
+
+def read_meta(directory: Path) -> dict[str, Any]:
+    """Reads meta.json. Raises FileNotFoundError if there is none, DamagedStoreError if it is not what was written."""
+    path = directory / META
+    try:
+        meta = json.loads(path.read_bytes())
+        claimed = meta.pop("self_sha256")
+    except FileNotFoundError:
+        raise
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise DamagedStoreError(f"{path} cannot be read: {error}") from error
+    if claimed != _own_hash(meta):
+        raise DamagedStoreError(f"{path} is not as it was written (its checksum differs)")
+    return meta
+
+
+def check_file(path: Path, entry: Mapping[str, Any], *, checksum: bool) -> None:
+    """Raises DamagedStoreError unless the shard has its recorded size and, if asked for, its recorded checksum."""
+    if not path.is_file():
+        raise DamagedStoreError(f"{path} is missing")
+    size = path.stat().st_size
+    if size != entry["bytes"]:
+        raise DamagedStoreError(f"{path} has {size} bytes where {entry['bytes']} were written")
+    if checksum and file_hash(path) != entry["sha256"]:
+        raise DamagedStoreError(f"{path} is not as it was written (its checksum differs)")
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _own_hash(meta: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()

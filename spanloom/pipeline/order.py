@@ -1,0 +1,45 @@
+"""The endless order of training examples: epoch after epoch, each a global shuffle computed index by index."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spanloom.tasks.randomness import hash64, key_of, permute_index
+
+
+@dataclass(frozen=True)
+class TrainingOrder:
+    """Which example is drawn i-th, as a pure function: no buffer, no state, any i at the same cost.
+
+    Epoch e is draws e * num_examples to (e + 1) * num_examples - 1 and takes every example once, in the order that a
+    permutation keyed by (seed, task, epoch) gives.
+    """
+
+    num_examples: int
+    """Examples in one epoch, at least 1."""
+    seed: int
+    """Seed of the run."""
+    task: str
+    """Name of the task."""
+
+    def draws(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """(epoch, example) of draws first..first + count - 1; two (count,) int64 arrays."""
+        draws = np.arange(count, dtype=np.int64) + first
+        epochs, within = np.divmod(draws, self.num_examples)
+        examples = np.empty(count, np.int64)
+        for epoch in range(int(epochs[0]), int(epochs[-1]) + 1) if count else ():
+            chosen = epochs == epoch
+            examples[chosen] = permute_index(within[chosen], self.num_examples, self._epoch_key(epoch))
+        return epochs, examples
+
+    def noise_keys(self, epochs: np.ndarray, examples: np.ndarray) -> np.ndarray:
+        """(N,) uint64 keys of the noise, by (seed, task, epoch, example): never by host, worker or position."""
+        return hash64(self.seed, key_of(self.task), key_of("noise"), epochs, examples)
+
+    def _epoch_key(self, epoch: int) -> int:
+        return int(hash64(self.seed, key_of(self.task), key_of("order"), epoch))
+
+
+def heldout_noise_keys(examples: np.ndarray) -> np.ndarray:
+    """(N,) uint64 keys of held-out noise: the same in every run, whatever its seed, so that losses can be compared."""
+    return hash64(key_of("held-out noise"), examples)

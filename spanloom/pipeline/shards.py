@@ -1,0 +1,82 @@
+"""One shard of a store: an Arrow IPC stream file with one record batch, a `LargeList` column of token ids each.
+
+One batch a file keeps the value buffer of a column one flat, memory-mapped stream of tokens, whose offsets are the
+lengths; `pyarrow` and `datasets.Dataset.from_file` read the same file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from spanloom.pipeline.durable import write_file
+
+
+class DamagedStoreError(ValueError):
+    """A file of a store is truncated, altered or not what its description says."""
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of different lengths in one flat array."""
+
+    values: np.ndarray
+    """All rows one after another, (tokens,) uint16 or uint32."""
+    offsets: np.ndarray
+    """Row r is values[offsets[r]:offsets[r + 1]]; (rows + 1,) int64 from 0."""
+
+
+def token_dtype(vocabulary_size: int) -> np.dtype:
+    """uint16 where every id fits, uint32 elsewhere."""
+    return np.dtype(np.uint16 if vocabulary_size <= 2**16 else np.uint32)
+
+
+def ragged(rows: Sequence[np.ndarray], dtype: np.dtype) -> Ragged:
+    """Joins rows of ids into one flat array of `dtype`."""
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    values = np.empty(int(offsets[-1]), dtype)
+    if rows:
+        np.concatenate(rows, out=values, casting="unsafe")
+    return Ragged(values, offsets)
+
+
+def write_shard(path: Path, columns: Mapping[str, Ragged]) -> None:
+    """Writes a shard, whole or not at all (`spanloom.pipeline.durable.write_file`)."""
+    arrays = {name: _to_arrow(column) for name, column in columns.items()}
+    batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+    def write(file: BinaryIO) -> None:
+        with pa.ipc.new_stream(pa.PythonFile(file, mode="w"), batch.schema) as writer:
+            writer.write_batch(batch)
+
+    write_file(path, write)
+
+
+def _to_arrow(column: Ragged) -> pa.Array:
+    return pa.LargeListArray.from_arrays(pa.array(column.offsets, pa.int64()), pa.array(column.values))
+
+
+def read_shard(path: Path) -> dict[str, Ragged]:
+    """Maps a shard into memory; no token is read before it is used.
+
+    Raises DamagedStoreError if the file is no such shard.
+    """
+    try:
+        with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+            batch = stream.read_next_batch()
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise DamagedStoreError(f"{path} cannot be read as a shard of a store: {error}") from error
+    return {name: _from_arrow(path, batch.column(name)) for name in batch.schema.names}
+
+
+def _from_arrow(path: Path, array: pa.Array) -> Ragged:
+    if not pa.types.is_large_list(array.type) or array.null_count:
+        raise DamagedStoreError(f"{path} holds {array.type} where lists of token ids must be")
+    return Ragged(
+        array.values.to_numpy(zero_copy_only=True),
+        array.offsets.to_numpy(zero_copy_only=True),
+    )

@@ -1,0 +1,175 @@
+"""A task's tokens on disk: memory-mapped, built once, rebuilt when what decides it changes, refused when damaged."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spanloom.pipeline.build import SHARD_BYTES, Progress, StoreBuilder
+from spanloom.pipeline.columns import Column
+from spanloom.pipeline.durable import locked
+from spanloom.pipeline.fingerprint import changes, probes_changed, settings_fingerprint
+from spanloom.pipeline.meta import check_file, read_meta
+from spanloom.pipeline.shards import DamagedStoreError, read_shard
+from spanloom.settings.task import Task
+from spanloom.tasks.sources import BadInputError, ReadReport, source_fingerprint
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Store:
+    """Rows of token ids. `columns` has "tokens" for span corruption, "inputs" and "targets" for supervised tasks."""
+
+    directory: Path
+    """Where its files stand."""
+    meta: dict[str, Any]
+    """fingerprint, counts (rows, tokens, longest, histogram of each column; examples; text_bytes), shards, report."""
+    columns: dict[str, Column]
+    """Token ids by column."""
+
+    @property
+    def stream(self) -> Column:
+        """The first column: the token stream of a span-corruption task."""
+        return next(iter(self.columns.values()))
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """The first column as one flat array: memory-mapped if the store has one shard, else a copy in memory.
+
+        Use `blocks` for corpora of any size.
+        """
+        return self.stream.to_numpy()
+
+    def blocks(self, size: int = 2**24) -> Iterator[np.ndarray]:
+        """The first column's flat stream in pieces of `size` tokens."""
+        for start in range(0, self.num_tokens, size):
+            yield self.stream.slice(start, min(start + size, self.num_tokens))
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where each row of the first column starts, (rows + 1,) int64."""
+        return self.stream.offsets()
+
+    @property
+    def num_rows(self) -> int:
+        """Documents or pairs."""
+        return self.stream.num_rows
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the first column, separators included."""
+        return self.stream.num_tokens
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of text (UTF-8) that were tokenized."""
+        return int(self.meta["counts"]["text_bytes"])
+
+    @property
+    def report(self) -> ReadReport:
+        """What was read, skipped and repaired when the store was built."""
+        return ReadReport(**self.meta["report"])
+
+    def verify(self) -> None:
+        """Reads every byte; raises DamagedStoreError if one is not as it was written."""
+        for entry in self.meta["shards"]:
+            check_file(self.directory / entry["file"], entry, checksum=True)
+
+
+def open_store(directory: Path, *, checksum: bool = False) -> Store:
+    """Opens a store as it stands, whatever it was built from.
+
+    Sizes and counts are always checked, checksums on request. Raises FileNotFoundError if there is no whole store,
+    DamagedStoreError if a file is missing, truncated or altered.
+    """
+    meta = read_meta(directory)
+    names = meta["fingerprint"]["columns"]
+    shards = []
+    for entry in meta["shards"]:
+        path = directory / entry["file"]
+        check_file(path, entry, checksum=checksum)
+        shards.append(read_shard(path))
+        for name in names:
+            column, counts = shards[-1].get(name), entry["columns"][name]
+            if column is None or (len(column.offsets) - 1, len(column.values)) != (counts["rows"], counts["tokens"]):
+                raise DamagedStoreError(f"{path} does not hold the {counts['tokens']} {name} that were written")
+    dtype = np.dtype(meta["dtype"])
+    return Store(directory, meta, {name: Column([shard[name] for shard in shards], dtype) for name in names})
+
+
+def open_or_build(
+    task: Task,
+    split: str,
+    directory: Path,
+    vocabulary: Vocabulary,
+    *,
+    progress: Progress | None = None,
+    report: ReadReport | None = None,
+    shard_bytes: int = SHARD_BYTES,
+) -> Store:
+    """The store of one split ("train" or "heldout") of a task in `directory`, built if it is absent or out of date.
+
+    A store whose text, vocabulary, settings or version changed, or that is damaged, is built anew, and a warning says
+    why. Of several processes that want one store, one builds and the others wait. `report` is filled while reading.
+    Raises what the source raises on bad input, StorageError on a full disk.
+    """
+    wanted = settings_fingerprint(task, split, vocabulary, shard_bytes)
+    store, _ = _open_current(task, directory, vocabulary, wanted)
+    if store is not None:
+        return store
+
+    def waiting() -> None:
+        log.warning("waiting for another process that builds %s", directory)
+
+    with locked(directory.with_name(directory.name + ".lock"), waiting):
+        store, reason = _open_current(task, directory, vocabulary, wanted)
+        if store is not None:
+            return store
+        if reason:
+            log.warning("the store %s is built anew: %s", directory, reason)
+        fingerprint = {**wanted, "source": source_fingerprint(task.source)}
+        builder = StoreBuilder(
+            task,
+            split,
+            directory,
+            vocabulary,
+            fingerprint,
+            shard_bytes=shard_bytes,
+            report=report if report is not None else ReadReport(),
+            progress=progress,
+        )
+        builder.build()
+        return open_store(directory)
+
+
+def _open_current(
+    task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str, Any]
+) -> tuple[Store | None, str]:
+    """The store if it can be used, else why not ("" if there is none)."""
+    try:
+        store = open_store(directory)
+    except FileNotFoundError:
+        return None, ""
+    except (DamagedStoreError, KeyError, TypeError) as error:
+        return None, f"it is damaged ({error})"
+    stored = dict(store.meta["fingerprint"])
+    stored_source = stored.pop("source")
+    found = changes(stored, wanted)
+    if not found:
+        found = _source_changes(task, directory, stored_source)
+    if not found and (count := probes_changed(task, vocabulary, store.meta["probes"])):
+        found = [f"tokenization ({count} of {len(store.meta['probes'])} probes give other ids)"]
+    return (None, "changed: " + "; ".join(found)) if found else (store, "")
+
+
+def _source_changes(task: Task, directory: Path, stored_source: str) -> list[str]:
+    try:
+        return changes({"source": stored_source}, {"source": source_fingerprint(task.source)})
+    except (BadInputError, OSError) as error:
+        log.warning("the text of %s can no longer be read (%s); the store built from it is used", directory, error)
+        return []
