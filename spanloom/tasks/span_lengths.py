@@ -68,8 +68,8 @@ def span_lengths(inputs_length: int, noise_density: float, mean_span_length: flo
     if spans > raw_length - tokens:
         raise ValueError(
             f"span corruption with noise_density={noise_density} and mean_span_length={mean_span_length} masks "
-            f"{tokens} of {raw_length} tokens in {spans} spans, but only {raw_length - tokens} tokens stay to keep the spans "
-            "apart: lower the density or use longer spans"
+            f"{tokens} of {raw_length} tokens in {spans} spans, but only {raw_length - tokens} tokens stay to keep "
+            "the spans apart: lower the density or use longer spans"
         )
     return SpanLengths(raw_length, inputs_length, targets_length, tokens, spans)
 

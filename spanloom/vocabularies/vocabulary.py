@@ -42,7 +42,7 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def decode_with_sentinels(self, ids: Ids) -> str:
-        """The text of ids for people to read: sentinel k shown as <extra_id_k>, bad bytes as a replacement character."""
+        """The text of ids for people to read: sentinel k shown as <extra_id_k>, bad bytes as U+FFFD."""
 
     @abstractmethod
     def fingerprint(self) -> str:
