@@ -1,0 +1,114 @@
+"""Where checkpoints lie, which one is meant, and what to say of one that is damaged. Reads no arrays and no JAX."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Literal
+
+from spanloom.training.integrity import DamagedError, verify
+from spanloom.training.retention import best_steps
+
+CHECKPOINTS = "checkpoints"
+FACTS = "checkpoint.json"
+ARRAYS = "arrays"
+VOCABULARY = "vocabulary"
+PARTIAL = ".partial"  # being written
+DELETED = ".deleted"  # being deleted
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be found, read or written; the message names it and says what to do."""
+
+
+def steps_in(directory: Path) -> list[int]:
+    """Steps of the whole checkpoints below `directory` (a run's checkpoints/), ascending."""
+    if not directory.is_dir():
+        return []
+    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal() and path.is_dir())
+
+
+def latest(directory: Path) -> Path | None:
+    """The last checkpoint of the run directory `directory`, or None if it has none yet."""
+    steps = steps_in(directory / CHECKPOINTS)
+    return directory / CHECKPOINTS / str(steps[-1]) if steps else None
+
+
+def open_checkpoint(path: Path | str, which: Literal["last", "best"] | int | str = "last") -> Path:
+    """The checkpoint directory meant by `path`: a checkpoint itself, a run directory, or its checkpoints/.
+
+    `which` chooses among a run's: the last, the one with the lowest held-out loss, or the one of a step (a number).
+    Raises CheckpointError, naming what there is, if there is no such checkpoint.
+    """
+    path = Path(path)
+    if is_checkpoint(path):
+        return path
+    directory = path if path.name == CHECKPOINTS else path / CHECKPOINTS
+    steps = steps_in(directory)
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist: give a run directory or one of its checkpoints/STEP")
+    if not steps:
+        raise CheckpointError(f"{path} holds no Spanloom checkpoint (a run keeps them as {CHECKPOINTS}/STEP)")
+    if which == "last":
+        return directory / str(steps[-1])
+    if which == "best":
+        losses = {step: heldout_loss(directory / str(step)) for step in steps}
+        if not (best := best_steps(losses)):
+            raise CheckpointError(
+                f"no checkpoint of {path} has a held-out loss, so none is the best: ask for 'last' or one of {steps}"
+            )
+        return directory / str(best[0])
+    if not str(which).isdecimal() or int(which) not in steps:
+        raise CheckpointError(f"{path} has no checkpoint {which}: ask for 'last', 'best' or one of {steps}")
+    return directory / str(int(which))
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether `path` is a whole checkpoint directory (perhaps a damaged one)."""
+    return (path / FACTS).is_file() and not path.name.endswith((PARTIAL, DELETED))
+
+
+def is_run_directory(path: Path) -> bool:
+    """Whether `path` is a run directory with a checkpoint in it."""
+    return bool(steps_in(path / CHECKPOINTS))
+
+
+def damaged(path: Path, reason: str) -> CheckpointError:
+    """The error for a damaged checkpoint; offers the intact one before it, and falls back on nothing by itself."""
+    step = int(path.name) if path.name.isdecimal() else -1
+    for earlier in reversed([s for s in steps_in(path.parent) if s < step]):
+        try:
+            verify(path.parent / str(earlier))
+        except DamagedError:
+            continue
+        offer = (
+            f"The checkpoint before it, step {earlier}, is whole. To go on from that one, move the damaged one away "
+            f"(mv {path} {path}.damaged) and give the same command again; to read it, name "
+            f"{path.parent / str(earlier)}."
+        )
+        break
+    else:
+        offer = "There is no earlier checkpoint beside it; take it from a backup, or begin again with another --out."
+    return CheckpointError(f"checkpoint {path} is damaged: {reason}. {offer}")
+
+
+def delete(path: Path) -> None:
+    """Delete a checkpoint; it is renamed first, so that a kill in the middle leaves no half of it under its name."""
+    condemned = path.with_name(path.name + DELETED)
+    path.rename(condemned)
+    shutil.rmtree(condemned)
+
+
+def clean_up(directory: Path) -> None:
+    """Remove what a killed save or deletion left behind. Only for the process that holds the run's lock."""
+    for path in directory.iterdir():
+        if path.name.endswith((PARTIAL, DELETED)):
+            shutil.rmtree(path)
+
+
+def heldout_loss(path: Path) -> float | None:
+    """The held-out loss measured at the checkpoint's step, or None."""
+    try:
+        loss: float | None = json.loads((path / FACTS).read_text())["heldout_loss"]
+    except (OSError, ValueError, KeyError):
+        return None  # damaged: not the best of anything, and said when it is read
+    return loss

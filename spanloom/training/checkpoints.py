@@ -1,0 +1,321 @@
+"""Checkpoints: self-contained directories, whole or absent. All of Orbax that Spanloom uses is in this file.
+
+    OUT/checkpoints/1000/
+      checkpoint.json     step, data position, run as data, held-out loss, versions and devices, names of all arrays
+      arrays/params/      the weights, under T5X's names; restored alone where the optimizer is not needed
+      arrays/optimizer/   the optimizer's state
+      vocabulary/         the files of the vocabulary (none for bytes)
+      manifest.json       size and CRC-32 of every other file
+
+A checkpoint is written under the name 1000.partial, flushed to disk, listed in its manifest and renamed: a kill at any
+instant leaves the old checkpoints and perhaps a directory whose name no reader looks at. Restoring reads the arrays
+and a few integers, so it costs the same at step ten million as at step ten.
+"""
+
+import dataclasses
+import json
+import shutil
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+
+from spanloom.model.params import flatten, path_name, unflatten
+from spanloom.pipeline.durable import sync_directory
+from spanloom.settings import vocabulary as vocabulary_settings
+from spanloom.settings.run import Checkpoints, Run
+from spanloom.settings.serialize import SettingsError, from_json, to_json
+from spanloom.training.checkpoint_paths import (
+    ARRAYS,
+    FACTS,
+    PARTIAL,
+    VOCABULARY,
+    CheckpointError,
+    clean_up,
+    damaged,
+    delete,
+    heldout_loss,
+    steps_in,
+)
+from spanloom.training.integrity import DamagedError, seal, verify
+from spanloom.training.retention import kept
+from spanloom.training.state import TrainState
+from spanloom.vocabularies.build import build as build_vocabulary
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything of a checkpoint but its arrays."""
+
+    step: int
+    """Updates done."""
+    position: dict[str, int]
+    """Where in the data the run stands: `examples`, how many were taken."""
+    run: Run
+    """The run, resolved."""
+    machine: dict[str, Any]
+    """Versions, devices and CPU count that wrote it."""
+    loss: float | None = None
+    """Training loss of the last step."""
+    heldout_loss: float | None = None
+    """Held-out cross-entropy per target token, if it was measured at this very step."""
+    started_from: str | None = None
+    """The checkpoint or folder whose weights the run began with."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A checkpoint in memory."""
+
+    path: Path
+    """Its directory."""
+    facts: Facts
+    """Step, position, run and so on."""
+    params: Any
+    """The weights: a tree of float32 arrays as `spanloom.model.params.declare(run.model)` has it."""
+    opt_state: Any
+    """The optimizer's state, or None if only weights were asked for."""
+
+    @property
+    def run(self) -> Run:
+        """The run, resolved."""
+        return self.facts.run
+
+    @property
+    def step(self) -> int:
+        """Updates done."""
+        return self.facts.step
+
+    @property
+    def position(self) -> dict[str, int]:
+        """Where in the data the run stands."""
+        return self.facts.position
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary, built from the files inside the checkpoint."""
+        return build_vocabulary(vocabulary_inside(self.path, self.run))
+
+
+# ---- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def restore(path: Path, opt_state_like: Any = None) -> Restored:
+    """Read the checkpoint directory `path` (see `open_checkpoint` for finding one).
+
+    Only the weights are read unless `opt_state_like`, a tree with the shapes and types of the optimizer's state (made
+    by `jax.eval_shape`), is given. Raises CheckpointError naming the damaged or missing file and the intact checkpoint
+    before it, or the arrays of the optimizer that do not fit.
+    """
+    facts, arrays = _read_facts(path)
+    try:
+        verify(path)
+        params = unflatten(facts.run.model, _restore_arrays(path, "params", arrays["params"]))
+        opt_state = None
+        if opt_state_like is not None:
+            check_same_arrays(path, arrays["optimizer"], opt_state_like)
+            flat = _restore_arrays(path, "optimizer", arrays["optimizer"])
+            names = [path_name(p) for p, _ in jax.tree_util.tree_flatten_with_path(opt_state_like)[0]]
+            opt_state = jax.tree.unflatten(jax.tree.structure(opt_state_like), [flat[name] for name in names])
+    except DamagedError as error:
+        raise damaged(path, str(error)) from error
+    return Restored(path, facts, params, opt_state)
+
+
+def read_facts(path: Path) -> Facts:
+    """Step, position, run and so on of the checkpoint directory `path`, without its arrays."""
+    return _read_facts(path)[0]
+
+
+def vocabulary_inside(path: Path, run: Run) -> vocabulary_settings.Vocabulary:
+    """The vocabulary's settings, pointing at the files inside the checkpoint."""
+    settings = run.task.vocabulary
+    if isinstance(settings, vocabulary_settings.SentencePiece):
+        files = sorted((path / VOCABULARY).iterdir()) if (path / VOCABULARY).is_dir() else []
+        if len(files) != 1:
+            raise damaged(path, f"{path / VOCABULARY} must hold one SentencePiece model, not {len(files)} files")
+        return dataclasses.replace(settings, path=str(files[0]))
+    return settings
+
+
+def check_same_arrays(path: Path, saved: Mapping[str, Any], wanted: Any) -> None:
+    """Raise CheckpointError unless the saved optimizer arrays are those the optimizer of these settings needs."""
+    needed = {name: _array_entry(leaf) for name, leaf in flatten(wanted).items()}
+    wrong = [name for name in needed if saved.get(name) != needed[name]] + [n for n in saved if n not in needed]
+    if wrong:
+        name = wrong[0]
+        raise CheckpointError(
+            f"the optimizer state in {path} is not that of these settings: {name} is {saved.get(name, 'absent')} "
+            f"there, {needed.get(name, 'absent')} here ({len(wrong)} differ). Take the optimizer's settings back, or "
+            f"start from its weights alone, with a fresh optimizer: --start {path} --out NEW_DIR"
+        )
+
+
+def _read_facts(path: Path) -> tuple[Facts, dict[str, Any]]:
+    try:
+        whole = json.loads((path / FACTS).read_text())
+    except FileNotFoundError:
+        raise damaged(path, f"{path / FACTS} is missing") from None
+    except ValueError:
+        raise damaged(path, f"{path / FACTS} is not valid JSON") from None
+    if whole.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} is in checkpoint format {whole.get('format')}, and this version of Spanloom reads {FORMAT}: "
+            f"use the version that wrote it ({whole.get('machine', {}).get('spanloom', 'unknown')})"
+        )
+    try:
+        run = from_json(whole["run"])
+    except SettingsError as error:
+        raise CheckpointError(
+            f"{path / FACTS}: the run in it was written by Spanloom {whole['machine'].get('spanloom')} and cannot be "
+            f"read here: {error}"
+        ) from error
+    fields = {f.name: whole[f.name] for f in dataclasses.fields(Facts) if f.name != "run"}
+    return Facts(run=run, **fields), whole["arrays"]
+
+
+def _restore_arrays(path: Path, item: str, entries: Mapping[str, Any]) -> dict[str, jax.Array]:
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    wanted = {name: ocp.ArrayRestoreArgs(sharding=device, dtype=jnp.dtype(e["dtype"])) for name, e in entries.items()}
+    try:
+        with warnings.catch_warnings(), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+            warnings.simplefilter("ignore")  # Orbax warns of its own defaults
+            nested = reader.restore(path / ARRAYS / item, ocp.args.PyTreeRestore(restore_args=_nest(wanted)))
+    except (OSError, ValueError, KeyError) as error:
+        raise DamagedError(f"{path / ARRAYS / item} cannot be read: {error}") from error
+    return flatten(nested)
+
+
+# ---- Writing ---------------------------------------------------------------------------------------------------------
+
+
+class CheckpointWriter:
+    """Writes checkpoints in the background and deletes those no longer to be kept, always the new one first.
+
+    At most one save is under way: `save` waits for the one before it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Checkpoints,
+        vocabulary_files: Mapping[str, bytes],
+        on_saved: Callable[[int, int, float], None] = lambda step, size, seconds: None,
+    ) -> None:
+        """Writes below `directory` (a run's checkpoints/); `on_saved(step, bytes, seconds)` is called from a thread."""
+        directory.mkdir(parents=True, exist_ok=True)
+        clean_up(directory)
+        self._directory = directory
+        self._settings = settings
+        self._vocabulary_files = dict(vocabulary_files)
+        self._on_saved = on_saved
+        self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
+        self._commit: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def save(self, state: TrainState, facts: Facts) -> None:
+        """Save `state`; returns as soon as the arrays are copied, so that the next step may overwrite them.
+
+        Raises CheckpointError if this save or the one before it failed; earlier checkpoints are then intact.
+        """
+        self.wait()
+        started = time.perf_counter()
+        partial = self._directory / f"{facts.step}{PARTIAL}"
+        params, optimizer = flatten(state.params), flatten(state.opt_state)
+        try:
+            partial.mkdir()
+            (partial / FACTS).write_text(json.dumps(_facts_json(facts, params, optimizer), indent=1))
+            for name, content in self._vocabulary_files.items():
+                (partial / VOCABULARY).mkdir(exist_ok=True)
+                (partial / VOCABULARY / name).write_bytes(content)
+            self._orbax.save(
+                partial / ARRAYS,
+                args=ocp.args.Composite(
+                    params=ocp.args.PyTreeSave(_nest(params)), optimizer=ocp.args.PyTreeSave(_nest(optimizer))
+                ),
+            )
+        except Exception as error:
+            raise self._failed(partial, error) from error
+        self._commit = threading.Thread(target=self._finish, args=(partial, facts.step, started), name="checkpoint")
+        self._commit.start()
+
+    def wait(self) -> None:
+        """Until the save under way is whole. Raises CheckpointError if it failed."""
+        if self._commit is not None:
+            self._commit.join()
+            self._commit = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def close(self) -> None:
+        """Wait, then free Orbax's threads."""
+        try:
+            self.wait()
+        finally:
+            self._orbax.close()
+
+    def _finish(self, partial: Path, step: int, started: float) -> None:
+        try:
+            self._orbax.wait_until_finished()
+            size = seal(partial)
+            partial.rename(self._directory / str(step))
+            sync_directory(self._directory)
+            self._delete_old()
+            self._on_saved(step, size, time.perf_counter() - started)
+        except BaseException as error:
+            self._error = self._failed(partial, error)
+
+    def _delete_old(self) -> None:
+        heldout = {step: heldout_loss(self._directory / str(step)) for step in steps_in(self._directory)}
+        for step in heldout.keys() - kept(heldout, self._settings):
+            delete(self._directory / str(step))
+
+    def _failed(self, partial: Path, error: BaseException) -> CheckpointError:
+        shutil.rmtree(partial, ignore_errors=True)
+        free = shutil.disk_usage(self._directory).free / 2**20
+        intact = steps_in(self._directory)
+        return CheckpointError(
+            f"could not save checkpoint {partial.with_suffix('')} ({_root_cause(error)}; {free:,.0f} MiB free there). "
+            + (f"The checkpoint of step {intact[-1]} is intact. " if intact else "No checkpoint was written before. ")
+            + "If the disk is full, free some room or keep fewer (--checkpoint.keep, --checkpoint.keep-every); "
+            "the same command then goes on."
+        )
+
+
+def _facts_json(facts: Facts, params: Mapping[str, Any], optimizer: Mapping[str, Any]) -> dict[str, Any]:
+    whole = {f.name: getattr(facts, f.name) for f in dataclasses.fields(facts)}
+    arrays = {"params": params, "optimizer": optimizer}
+    entries = {item: {name: _array_entry(leaf) for name, leaf in flat.items()} for item, flat in arrays.items()}
+    return {"format": FORMAT, **whole, "run": to_json(facts.run), "arrays": entries}
+
+
+def _array_entry(leaf: Any) -> dict[str, Any]:
+    return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+
+
+def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """{'a/b': x} to {'a': {'b': x}}: Orbax keeps each level of the tree as a level of its own."""
+    nested: dict[str, Any] = {}
+    for name, leaf in flat.items():
+        *parents, last = name.split("/")
+        place = nested
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = leaf
+    return nested
+
+
+def _root_cause(error: BaseException) -> str:
+    text = str(error.__cause__ or error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

@@ -1,0 +1,70 @@
+"""A list of a directory's files with sizes and CRC-32s, which tells a damaged checkpoint from a whole one."""
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+from spanloom.pipeline.durable import sync_directory, write_file
+
+MANIFEST = "manifest.json"
+BLOCK = 1 << 22  # bytes read at a time
+
+
+class DamagedError(RuntimeError):
+    """A file is missing, shorter or other than when it was written; the message names it."""
+
+
+def seal(directory: Path) -> int:
+    """Flush every file of `directory` to disk and list them in its manifest; returns their bytes together."""
+    files = {}
+    for path in _files(directory):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        files[path.relative_to(directory).as_posix()] = {"bytes": path.stat().st_size, "crc32": _crc32(path)}
+    for folder, _, _ in os.walk(directory):
+        sync_directory(Path(folder))
+    text = json.dumps(files, indent=1, sort_keys=True)
+    # The manifest carries its own sum, so that damage to it is told apart from damage to a file.
+    whole = json.dumps({"files": files, "crc32": zlib.crc32(text.encode())}, indent=1)
+    write_file(directory / MANIFEST, lambda file: file.write(whole.encode()))
+    return sum(entry["bytes"] for entry in files.values())
+
+
+def verify(directory: Path) -> None:
+    """Raise DamagedError, naming the file and what is wrong, unless `directory` is as `seal` left it."""
+    for name, entry in _read_manifest(directory / MANIFEST).items():
+        path = directory / name
+        if not path.is_file():
+            raise DamagedError(f"{path} is missing")
+        if (size := path.stat().st_size) != entry["bytes"]:
+            raise DamagedError(f"{path} has {size} bytes, but {entry['bytes']} were written")
+        if _crc32(path) != entry["crc32"]:
+            raise DamagedError(f"{path} holds other bytes than were written (CRC-32 differs)")
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        whole = json.loads(path.read_text())
+        files: dict[str, Any] = whole["files"]
+        text = json.dumps(files, indent=1, sort_keys=True)
+        if zlib.crc32(text.encode()) != whole["crc32"]:
+            raise DamagedError(f"{path} holds other bytes than were written (CRC-32 differs)")
+    except FileNotFoundError:
+        raise DamagedError(f"{path} is missing") from None
+    except (ValueError, KeyError, TypeError):
+        raise DamagedError(f"{path} is not the list of files that was written") from None
+    return files
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file() and path != directory / MANIFEST)
+
+
+def _crc32(path: Path) -> int:
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            value = zlib.crc32(block, value)
+    return value

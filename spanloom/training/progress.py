@@ -1,0 +1,150 @@
+"""What the user sees: a live bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How training goes right now."""
+
+    step: int
+    """Updates done."""
+    loss: float
+    """Loss of the last one."""
+    tokens_per_second: float
+    """Tokens read and predicted, padding not counted."""
+    mfu: float
+    """Share of the machine's measured matmul peak."""
+    seconds_left: float
+    """Until the last step, at this pace."""
+
+    def describe(self) -> str:
+        """One line."""
+        return (
+            f"loss {self.loss:.4f}  {self.tokens_per_second:,.0f} tokens/s  MFU {self.mfu:.0%}  "
+            f"ETA {duration(self.seconds_left)}"
+        )
+
+
+class Display(Protocol):
+    """Where a run tells its user what happens."""
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+
+    def warn(self, text: str) -> None:
+        """A line that stays and stands out."""
+
+    def begin(self, done: int, total: int) -> None:
+        """Training begins after `done` of `total` steps."""
+
+    def advance(self, pace: Pace, log_line: bool) -> None:
+        """A step was done; `log_line`: it is also one of metrics.jsonl."""
+
+    def close(self) -> None:
+        """Training is over."""
+
+
+def make_display(stream: TextIO | None = None) -> "Display":
+    """A bar if `stream` (standard output by default) is a terminal, else plain lines."""
+    stream = stream or sys.stdout
+    return TerminalDisplay(stream) if stream.isatty() else PlainDisplay(stream)
+
+
+class PlainDisplay:
+    """Lines only, for log files and pipes: at most one line of training every few seconds."""
+
+    def __init__(self, stream: TextIO, seconds_between: float = 10.0) -> None:
+        self._stream = stream
+        self._seconds_between = seconds_between
+        self._total = 0
+        self._last_line = 0.0
+
+    def say(self, text: str) -> None:
+        """A line."""
+        print(text, file=self._stream, flush=True)
+
+    def warn(self, text: str) -> None:
+        """A line that begins with 'warning:'."""
+        self.say(f"warning: {text}")
+
+    def begin(self, done: int, total: int) -> None:
+        """Remember the total; the first step's line comes at once."""
+        self._total, self._last_line = total, 0.0
+
+    def advance(self, pace: Pace, log_line: bool) -> None:
+        """A line if the last one is long ago, and for the last step."""
+        now = time.monotonic()
+        if pace.step == self._total or ((log_line or not self._last_line) and self._due(now)):
+            self._last_line = now
+            self.say(f"step {pace.step}/{self._total}  {pace.describe()}")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _due(self, now: float) -> bool:
+        return not self._last_line or now - self._last_line >= self._seconds_between
+
+
+class TerminalDisplay:
+    """A live bar with loss, tokens/s, MFU and ETA below the lines that stay."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._console = Console(file=stream, highlight=False)
+        self._progress = Progress(
+            TextColumn("step"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[pace]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            refresh_per_second=4,
+        )
+        self._task: Any = None
+
+    def say(self, text: str) -> None:
+        """A line above the bar."""
+        self._console.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        """A yellow line above the bar."""
+        self._console.print(f"warning: {text}", markup=False, style="yellow")
+
+    def begin(self, done: int, total: int) -> None:
+        """Show the bar."""
+        self._task = self._progress.add_task("", total=total, completed=done, pace="compiling")
+        self._progress.start()
+
+    def advance(self, pace: Pace, log_line: bool) -> None:
+        """Move the bar."""
+        self._progress.update(self._task, completed=pace.step, pace=pace.describe())
+
+    def close(self) -> None:
+        """Leave the bar as it stands."""
+        self._progress.stop()
+
+
+def duration(seconds: float) -> str:
+    """'48 s', '3 min 20 s', '5 h 12 min', '3 d 4 h'."""
+    if not seconds < 1e9:
+        return "unknown"
+    whole = round(seconds)
+    for unit, name, size, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit:
+            return f"{whole // unit} {name} {whole % unit // size} {below}"
+    return f"{whole} s"
+
+
+def amount(number: float) -> str:
+    """'950', '12.3 k', '1.23 M', '3.0 G': three digits and a unit of a thousand."""
+    for unit in ("", " k", " M", " G", " T"):
+        if abs(number) < 999.5:
+            return f"{number:.3g}{unit}"
+        number /= 1000
+    return f"{number:.3g} P"

@@ -1,0 +1,30 @@
+"""What one training step changes: the step counter, the weights and the optimizer's memory."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TrainState:
+    """The whole state of training, as a JAX pytree.
+
+    Nothing else is carried from step to step: data, noise and dropout are functions of the seed and the step.
+    """
+
+    step: jax.Array
+    """Updates done so far; int32 scalar."""
+    params: Any
+    """The weights, float32, a tree made by `spanloom.model.params.declare`."""
+    opt_state: Any
+    """What the optimizer remembers: an optax state."""
+
+
+def fresh_state(params: Any, optimizer: optax.GradientTransformation) -> TrainState:
+    """The state before the first update of `params`."""
+    # jit: one compilation and one pass over memory, not one for each of hundreds of leaves.
+    return TrainState(jnp.zeros((), jnp.int32), params, jax.jit(optimizer.init)(params))

@@ -1,0 +1,56 @@
+"""The training step: the whole update on one screen.
+
+Legend of shapes: B sequences in a batch, S encoder positions, T decoder positions.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from spanloom.model.loss import loss_and_metrics
+from spanloom.settings.model import Model
+from spanloom.settings.run import Loss
+from spanloom.training.state import TrainState
+
+Batch = dict[str, jax.Array]  # T5X's field names; (B, S) and (B, T), int32
+Metrics = dict[str, jax.Array]  # float32 scalars, left on the device
+TrainStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
+
+
+def make_train_step(
+    model: Model,
+    loss: Loss,
+    optimizer: optax.GradientTransformation,
+    learning_rate: Callable[[jax.Array], jax.Array],
+    seed: int = 0,
+) -> TrainStep:
+    """The jitted update `state, batch -> state, metrics`; the state passed in is donated, so it is gone afterwards.
+
+    The metrics describe the step from the weights before its update: loss (what is minimised), cross_entropy and
+    z_loss per real target token, accuracy, target_tokens, learning_rate and grad_norm (before clipping).
+    """
+
+    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        dropout_key = jax.random.fold_in(jax.random.key(seed), state.step) if model.dropout else None
+        grad_fn = jax.value_and_grad(loss_and_metrics, has_aux=True)
+        (value, sums), grads = grad_fn(state.params, model, loss, batch, dropout_key)
+
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        params: Any = optax.apply_updates(state.params, updates)
+
+        tokens = jnp.maximum(sums["weight_sum"], 1)
+        metrics = {
+            "loss": value,
+            "cross_entropy": sums["cross_entropy_sum"] / tokens,
+            "z_loss": sums["z_loss_sum"] / tokens,
+            "accuracy": sums["correct_sum"] / tokens,
+            "target_tokens": sums["weight_sum"],
+            "learning_rate": learning_rate(state.step),
+            "grad_norm": optax.global_norm(grads),
+        }
+        return TrainState(state.step + 1, params, opt_state), metrics
+
+    return jax.jit(train_step, donate_argnames="state")
