@@ -9,6 +9,7 @@ import hashlib
 import os
 import zlib
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -37,10 +38,10 @@ def enable_compile_cache() -> Path | None:
     Programs are kept apart by processor: one home directory may serve machines with different instruction sets, and
     JAX's key does not tell them apart.
     """
-    if not jax.config.jax_enable_compilation_cache:
+    if not _option("jax_enable_compilation_cache"):
         return None
     directory = cache_directory() / "compiled" / hashlib.sha256(processor().encode()).hexdigest()[:12]
-    if jax.config.jax_compilation_cache_dir not in (None, str(directory)):
+    if _option("jax_compilation_cache_dir") not in (None, str(directory)):
         return None
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -84,3 +85,7 @@ def remove_unsealed(directory: Path) -> None:
 
 def _entries(directory: Path) -> list[Path]:
     return [path for path in directory.iterdir() if path.name.endswith("-cache")]
+
+
+def _option(name: str) -> Any:
+    return getattr(jax.config, name)

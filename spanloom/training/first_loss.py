@@ -46,6 +46,4 @@ class FirstLoss:
                 "shifted right, a mask that sees the future), or targets that are nearly all one token, such as "
                 "padding that counts"
             )
-        return (
-            f"first loss {self.loss:.3f} is outside the band that was to be expected: {causes}. Look before going on."
-        )
+        return f"first loss {self.loss:.3f} is outside the band that was to be expected: {causes}."

@@ -95,6 +95,6 @@ def _timed(multiply: Any, square: jax.Array) -> float:
 
 
 def _jaxlib_version() -> str:
-    import jaxlib
+    from importlib.metadata import version
 
-    return str(jaxlib.__version__)
+    return version("jaxlib")

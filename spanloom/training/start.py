@@ -76,7 +76,7 @@ def check_fits(path: Path, saved: Model, params: Any, wanted: Model) -> None:
         )
     if saved.tie_embeddings != wanted.tie_embeddings:
         raise StartError(
-            f"start: {path} has {'one embedding for input and output' if saved.tie_embeddings else 'a head of its own'}; "
+            f"start: in {path} the output head {'shares' if saved.tie_embeddings else 'does not share'} the embedding; "
             f"set --model.tie-embeddings {saved.tie_embeddings}"
         )
     have = {name: tuple(leaf.shape) for name, leaf in flatten(params).items()}
