@@ -6,7 +6,7 @@ Everything here is known without opening a file. What depends on data, a Sentenc
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear
 from spanloom.settings.run import Run
@@ -18,7 +18,8 @@ _BYTE_IDS = 259  # 3 special ids and 256 bytes
 
 
 def resolve(run: Run) -> Run:
-    """The run with derived values filled in: schedule.decay_steps from steps, eval.batch_size from batch_size.
+    """The run with derived values filled in: schedule.decay_steps from steps, eval.batch_size from batch_size, the
+    separator of span corruption from concat_documents.
 
     Resolving twice changes nothing more. Raises SettingsError (a ValueError) listing every contradiction and its fix.
     """
@@ -31,7 +32,11 @@ def resolve(run: Run) -> Run:
     evaluation = run.eval
     if evaluation.batch_size is None:
         evaluation = replace(evaluation, batch_size=run.batch_size)
-    return replace(run, schedule=schedule, eval=evaluation)
+    task, objective = run.task, run.task.objective
+    if isinstance(objective, SpanCorruption) and objective.separator is None:
+        separator: Literal["eos", "none"] = "none" if objective.concat_documents else "eos"
+        task = replace(task, objective=replace(objective, separator=separator))
+    return replace(run, task=task, schedule=schedule, eval=evaluation)
 
 
 def _problems(run: Run) -> Iterator[str]:

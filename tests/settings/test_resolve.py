@@ -27,6 +27,12 @@ def test_eval_batch_size_follows_from_batch_size():
     assert replace(RUN, eval=Evaluation(batch_size=3)).resolve().eval.batch_size == 3
 
 
+def test_separator_follows_from_concat_documents():
+    seqio = replace(RUN, task=replace(TASK, objective=SpanCorruption(concat_documents=128)))
+    assert seqio.resolve().task.objective.separator == "none"
+    assert RUN.resolve().task.objective.separator == "eos"
+
+
 def test_resolving_twice_changes_nothing_more():
     once = replace(RUN, schedule=Linear()).resolve()
     assert once.resolve() == once

@@ -1,0 +1,55 @@
+"""How a command ends badly: one clear message, a traceback only where it helps, and the exit code."""
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+USAGE = 2
+"""Exit code of a command that was not understood."""
+FAILED = 1
+"""Exit code of a command that was understood and failed."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+class UsageError(Exception):
+    """A command line that cannot be understood; exit code 2."""
+
+
+class CommandError(Exception):
+    """A command that cannot be carried out; the message names cause and fix. Exit code 1."""
+
+
+def debugging(argv: list[str]) -> bool:
+    """Whether tracebacks are wanted: --debug or SPANLOOM_DEBUG=1."""
+    return "--debug" in argv or os.environ.get("SPANLOOM_DEBUG", "") not in ("", "0")
+
+
+def report(error: BaseException, debug: bool) -> int:
+    """Print the error on stderr and return the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        print("spanloom: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    if debug or not _is_ours(error):
+        traceback.print_exception(error)
+    if isinstance(error, UsageError):
+        print(f"spanloom: {error}", file=sys.stderr)
+        return USAGE
+    print(f"spanloom: error: {_text(error)}", file=sys.stderr)
+    return FAILED
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether the message alone says what is wrong: our own classes, our own checks, and the file system's answers."""
+    if type(error).__module__.split(".")[0] == "spanloom" or isinstance(error, OSError):
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, ValueError) and bool(frames) and _PACKAGE in Path(frames[-1].filename).resolve().parents
+
+
+def _text(error: BaseException) -> str:
+    text = str(error) or type(error).__name__
+    return text if _is_ours(error) else f"{type(error).__name__}: {text}"

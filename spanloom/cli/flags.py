@@ -1,0 +1,321 @@
+"""Flags of a recipe: its own parameters, the kinds of its parts, and every field of its run, typed, by dotted name.
+
+Overrides are applied in this order, whatever their order on the command line: the recipe's parameters make the run;
+then `--model NAME`, `--optimizer KIND` and the like choose sizes and kinds; then single fields are set. Derived values
+come after all of that, in `Run.resolve`.
+"""
+
+import contextlib
+import dataclasses
+import inspect
+import io
+import typing
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from spanloom.cli.errors import UsageError
+from spanloom.cli.recipe import Parameter, Recipe
+from spanloom.cli.tokens import Flag, merge_repeated, split
+from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
+from spanloom.settings.nearest import did_you_mean
+from spanloom.settings.run import Run
+
+
+@dataclass(frozen=True)
+class Resuming:
+    """Ways on when --out holds a run whose settings differ."""
+
+    accept_change: tuple[str, ...] = ()
+    """Settings that may change from here on although they decide the result, by dotted name."""
+    fork: str | None = None
+    """New directory that goes on from the last checkpoint of --out; the old one stays as it is."""
+    debug: bool = False
+    """Show the whole traceback when something fails (or set SPANLOOM_DEBUG=1)."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a command line asks for."""
+
+    recipe: Recipe
+    run: Run
+    """With overrides, not resolved."""
+    resuming: Resuming
+    asked: frozenset[str] = frozenset()
+    """Dotted names of the flags that were given."""
+
+
+def parse(recipe: Recipe, argv: Sequence[str], prog: str) -> Command:
+    """The run that a recipe and its flags ask for. `--help` prints and raises SystemExit(0).
+
+    Raises UsageError on unknown flags, naming the nearest, and on values of the wrong type.
+    """
+    words, flags = split(argv)
+    if words:
+        raise UsageError(f"{prog}: {words[0]!r} is left over; flags begin with --")
+    wants_help = any(flag.name == "help" for flag in flags)
+    flags = [flag for flag in flags if flag.name != "help"]
+    own = {p.name: p for p in recipe.parameters}
+    kinds = _kind_flags(own)
+    _refuse_unknown(flags, [*own, *kinds, *all_fields(), *_names(Resuming)])
+    flags = merge_repeated(
+        flags, [*_list_fields(), "accept_change", *(p.name for p in own.values() if _is_list(p.hint))]
+    )
+
+    try:
+        values = _parse_parameters(own.values(), flags, prog, lenient=wants_help)
+        run = recipe.make(**values)
+    except Exception:
+        if not wants_help:
+            raise
+        run = _stand_in()
+    run = _apply_kinds(run, [flag for flag in flags if flag.name in kinds])
+    if wants_help:
+        _print_help(recipe, run, own.values(), kinds, prog)
+        raise SystemExit(0)
+    consumed = (set(own) - set(_names(Run))) | set(kinds)
+    _refuse_other_kinds(run, [flag for flag in flags if flag.name not in consumed])
+    rest = [flag for flag in flags if flag.name not in consumed and flag.name not in _names(Resuming)]
+    run = _cli(type(run), run, rest, prog)
+    resuming = _cli(Resuming, Resuming(), [flag for flag in flags if flag.name in _names(Resuming)], prog)
+    accepted = tuple(part for name in resuming.accept_change for part in name.split(",") if part)
+    return Command(recipe, run, replace(resuming, accept_change=accepted), frozenset(flag.name for flag in flags))
+
+
+# Kinds and sizes.
+
+
+def _kind_flags(own: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Flags that choose a kind, with their choices (none listed for --model, whose choices are many)."""
+    kinds = {part.path: tuple(part.kinds) for part in parts() if len(part.kinds) > 1}
+    return {path: choices for path, choices in {"model": (), **kinds}.items() if path not in own}
+
+
+def _apply_kinds(run: Run, flags: Iterable[Flag]) -> Run:
+    available = {part.path: part.kinds for part in parts()}
+    for flag in sorted(flags, key=lambda flag: flag.name.count(".")):
+        if len(flag.values) != 1:
+            raise UsageError(f"{flag.typed} takes one name, not {len(flag.values)}")
+        if flag.name == "model":
+            run = replace(run, model=_named_model(flag.values[0], run))
+            continue
+        kind = flag.values[0].replace("_", "-").lower()
+        kinds = available[flag.name]
+        if kind not in kinds:
+            raise UsageError(f"{flag.typed} {flag.values[0]}: no such kind{did_you_mean(kind, kinds)}")
+        if not isinstance(get(run, flag.name), kinds[kind]):
+            run = put(run, flag.name, _blank(kinds[kind]))
+    return run
+
+
+def _named_model(name: str, run: Run) -> Any:
+    """A published size; how it is computed (dropout, dtype, scan_layers) stays as the recipe has it."""
+    from spanloom.model.sizes import named
+
+    model = run.model
+    try:
+        return named(name, dropout=model.dropout, dtype=model.dtype, scan_layers=model.scan_layers)
+    except ValueError as error:
+        raise UsageError(f"--model {name}: {error}") from None
+
+
+def _blank(cls: type) -> Any:
+    """An instance with defaults; what has none must be given as a flag."""
+    import tyro
+
+    missing = {f.name: tyro.MISSING for f in dataclasses.fields(cls) if f.default is f.default_factory}
+    return cls(**missing)
+
+
+# Unknown names.
+
+
+def _refuse_unknown(flags: Iterable[Flag], known: Iterable[str]) -> None:
+    known = [name.replace("_", "-") for name in known]
+    for flag in flags:
+        if flag.name.replace("_", "-") not in known:
+            hint = (
+                did_you_mean(flag.name.replace("_", "-"), known).replace("mean ", "mean --").replace(" or ", " or --")
+            )
+            raise UsageError(f"unknown flag {flag.typed}{hint}")
+
+
+def _refuse_other_kinds(run: Run, flags: Iterable[Flag]) -> None:
+    """Refuse a field that exists, but not in the kind of part that this run has."""
+    owners = all_fields()
+    for flag in flags:
+        path, _, last = flag.name.rpartition(".")
+        if not path or flag.name not in owners or last in _names(type(get(run, path))):
+            continue
+        here = kind_name(type(get(run, path)))
+        ways = " or ".join("--" + kind for kind in owners[flag.name])
+        near = did_you_mean(last, _names(type(get(run, path)))) if not ways else ""
+        raise UsageError(f"{flag.typed}: {path} is {here} here, which has no {last}; it belongs to {ways}{near}")
+
+
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls))
+
+
+def _hints() -> dict[str, Any]:
+    found = typing.get_type_hints(Run)
+    for part in parts():
+        for cls in part.kinds.values():
+            found |= {f"{part.path}.{name}": hint for name, hint in typing.get_type_hints(cls).items()}
+    return found
+
+
+def _list_fields() -> list[str]:
+    return [name for name, hint in _hints().items() if _is_list(hint)]
+
+
+def _is_list(hint: Any) -> bool:
+    return typing.get_origin(hint) in (tuple, list)
+
+
+# Parsing with tyro.
+
+
+def _parse_parameters(own: Iterable[Parameter], flags: Iterable[Flag], prog: str, lenient: bool) -> dict[str, Any]:
+    own = list(own)
+    given = [flag for flag in flags if flag.name in {p.name for p in own}]
+    if lenient and not given:
+        return {}
+    parsed = _cli(_parameters_class(own), None, given, prog)
+    return {p.name: getattr(parsed, p.name) for p in own}
+
+
+def _parameters_class(own: Iterable[Parameter]) -> type:
+    """The recipe's parameters as a dataclass, whose fields tyro makes flags of."""
+    import tyro
+
+    required, optional = [], []
+    for p in own:
+        hint = Annotated[p.hint, tyro.conf.arg(help=p.help)] if p.help else p.hint
+        if p.default is inspect.Parameter.empty:
+            required.append((p.name, hint))
+        else:
+            optional.append((p.name, hint, dataclasses.field(default_factory=lambda default=p.default: default)))  # type: ignore[misc]
+    name, doc = "Parameters", "Parameters of this recipe."
+    return dataclasses.make_dataclass(name, [*required, *optional], namespace={"__doc__": doc}, frozen=True)
+
+
+def _cli(cls: type, default: Any, flags: Sequence[Flag], prog: str) -> Any:
+    """tyro's answer, its complaint as one line. Without flags nothing is parsed where nothing is missing."""
+    if default is not None and not flags and not _missing(default):
+        return default
+    import tyro
+
+    hints = _hints()
+    argv = [word for flag in flags for word in _spelled(flag, hints.get(flag.name)).argv()]
+    complaint = io.StringIO()
+    extra = {} if default is None else {"default": default}
+    try:
+        with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(complaint):
+            return tyro.cli(cls, args=argv, prog=prog, config=_config(), **extra)
+    except SystemExit:
+        raise UsageError(_one_line(complaint.getvalue())) from None
+
+
+def _config() -> tuple[Any, ...]:
+    import tyro
+
+    return (tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
+
+
+def _spelled(flag: Flag, hint: Any) -> Flag:
+    """Switches may be given as --flag, --flag true, --flag no; tyro wants True or False."""
+    if hint is not bool and flag.name != "debug":
+        return flag
+    words = {"true": "True", "yes": "True", "on": "True", "1": "True"}
+    words |= {"false": "False", "no": "False", "off": "False", "0": "False"}
+    values = tuple(words.get(value.lower(), value) for value in flag.values) or ("True",)
+    return replace(flag, values=values)
+
+
+def _missing(settings: Any) -> bool:
+    import tyro
+
+    if dataclasses.is_dataclass(settings):
+        return any(_missing(getattr(settings, f.name)) for f in dataclasses.fields(settings))
+    return settings is tyro.MISSING
+
+
+def _one_line(box: str) -> str:
+    """What tyro's boxed message says, without its title, its frame and its pointers to more help."""
+    said: list[str] = []
+    separators = 0
+    for line in box.splitlines():
+        text = line.strip(" │|")
+        separators += line.startswith("╭") or (bool(text) and not text.strip("─-"))
+        if separators >= 2:
+            break
+        if separators and text.strip("─-╭╮╰╯ ") and not line.startswith("╭"):
+            said.append(text)
+    return " ".join(said) or box.strip()
+
+
+# Help.
+
+
+def _print_help(
+    recipe: Recipe, run: Run, own: Iterable[Parameter], kinds: dict[str, tuple[str, ...]], prog: str
+) -> None:
+    import tyro
+
+    own = [p for p in own if p.name not in _names(Run) or p.name == "model"]
+    blank = _filled(run)
+    fields: list[tuple[str, Any, Any]] = []
+    if own:
+        params = _parameters_class(own)
+        fields.append(("recipe", Annotated[params, tyro.conf.OmitArgPrefixes], dataclasses.MISSING))
+    chooser = _kinds_class(blank, kinds)
+    fields.append(("kinds", Annotated[chooser, tyro.conf.OmitArgPrefixes], chooser()))
+    fields.append(("resuming", Annotated[Resuming, tyro.conf.OmitArgPrefixes], Resuming()))
+    fields.append(("run", Annotated[Run, tyro.conf.arg(name="")], blank))
+    specs = [
+        (name, hint)
+        if default is dataclasses.MISSING
+        else (name, hint, dataclasses.field(default_factory=lambda d=default: d))  # type: ignore[misc]
+        for name, hint, default in fields
+    ]
+    everything = dataclasses.make_dataclass("Everything", specs)
+    with contextlib.suppress(SystemExit):
+        tyro.cli(everything, args=["--help"], prog=prog, description=recipe.doc, config=_config())
+
+
+def _kinds_class(run: Run, kinds: dict[str, tuple[str, ...]]) -> type:
+    import tyro
+
+    fields: list[tuple[str, Any, Any]] = []
+    for path, choices in kinds.items():
+        hint: Any
+        if path == "model":
+            text = "A published size, such as byt5_small, t5_1_1_base or mt5_xl; its fields are under --model."
+            hint, default = str, run.model.name
+        else:
+            text = f"Kind of {path.rpartition('.')[2]}; its fields are under --{path}."
+            hint, default = Literal.__getitem__(choices), kind_name(type(get(run, path)))
+        annotated = Annotated[hint, tyro.conf.arg(name=path, help=text)]
+        fields.append((path.replace(".", "_"), annotated, dataclasses.field(default=default)))
+    doc = "Kinds and sizes, which choose what the fields below are."
+    return dataclasses.make_dataclass("Kinds", fields, namespace={"__doc__": doc}, frozen=True)
+
+
+def _filled(settings: Any) -> Any:
+    """The settings with a placeholder for what must still be given, for help."""
+    import tyro
+
+    if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
+        names = _names(type(settings))
+        return replace(settings, **{name: _filled(getattr(settings, name)) for name in names})  # type: ignore[type-var]
+    return "" if settings is tyro.MISSING else settings
+
+
+def _stand_in() -> Run:
+    """A run to list fields of, where the recipe cannot make one before its parameters are given."""
+    from spanloom.model.sizes import named
+    from spanloom.settings.task import PairFiles, Supervised, Task
+
+    return Run(name="run", task=Task("task", PairFiles(), objective=Supervised()), model=named("byt5_small"))

@@ -1,0 +1,70 @@
+"""The `spanloom` command. Nothing heavy is imported before it is needed, so that help is instant."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from spanloom.cli.errors import UsageError, debugging, report
+from spanloom.settings.nearest import did_you_mean
+
+COMMANDS = {
+    "recipes": ("", "what ships, one line each"),
+    "train": ("RECIPE [flags]", "begin a run, or go on with it: a shipped recipe, a .py file or a run directory"),
+    "pretrain": (
+        "--text 'corpus/*.txt' --model byt5_small --out DIR",
+        "span corruption on text files, no recipe file needed",
+    ),
+    "finetune": ("--data pairs.tsv --start CHECKPOINT --out DIR", "inputs to targets, from a checkpoint"),
+    "fill": ("CHECKPOINT", "what a model puts in the place of masked spans"),
+    "cache": ("RECIPE [--out DIR]", "build the token stores of a recipe beforehand"),
+    "convert": ("SRC DST --to hf", "a run or checkpoint as a folder that Hugging Face loads"),
+}
+"""Command, its arguments and what it does; each is a module of this package with a function `main`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = debugging(words)
+    try:
+        return _dispatch(words)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader (head, less) has gone
+        return 0
+    except (KeyboardInterrupt, Exception) as error:
+        return report(error, debug)
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if words else 2
+    if words[0] in ("--version", "-V"):
+        from spanloom import __version__
+
+        print(f"spanloom {__version__}")
+        return 0
+    name, rest = words[0], words[1:]
+    if name not in COMMANDS:
+        raise UsageError(f"unknown command {name!r}{did_you_mean(name, COMMANDS)} (spanloom --help lists them)")
+    code: int = importlib.import_module(f"spanloom.cli.{name}").main(rest)
+    return code
+
+
+def _help() -> str:
+    lines = [
+        "usage: spanloom COMMAND ...",
+        "",
+        "Train T5-family models from raw text to a model that Hugging Face loads.",
+        "",
+    ]
+    for name, (arguments, text) in COMMANDS.items():
+        lines += [f"  spanloom {name} {arguments}".rstrip(), f"      {text}"]
+    lines += ["", "First steps: `spanloom train quickstart`. Flags of a command: `spanloom COMMAND --help`."]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

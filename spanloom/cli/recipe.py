@@ -1,0 +1,206 @@
+"""What `RECIPE` on a command line stands for: a shipped recipe's name, a .py file or a run directory."""
+
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import json
+import re
+import sys
+import traceback
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spanloom import recipes
+from spanloom.cli.errors import CommandError, UsageError
+from spanloom.settings.kinds import parts
+from spanloom.settings.nearest import did_you_mean
+from spanloom.settings.run import Run
+from spanloom.settings.serialize import SettingsError, from_json
+
+RUN_FILE = "run.json"
+
+
+class RecipeError(CommandError):
+    """A recipe file that fails; the message names the file and the line."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a recipe function, a flag of its own."""
+
+    name: str
+    hint: Any
+    default: Any
+    """`inspect.Parameter.empty` where it must be given."""
+    help: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A source of runs."""
+
+    name: str
+    """For the default output directory and in messages."""
+    doc: str
+    """What it is, for help."""
+    parameters: tuple[Parameter, ...]
+    """Typed flags of its own."""
+    make: Callable[..., Run]
+    """The run of these parameters. Raises RecipeError with file and line, or SettingsError."""
+    source: Path | None = None
+    """The recipe file, which is kept beside the run."""
+    directory: Path | None = None
+    """The run directory that it goes on with."""
+
+
+def find(word: str) -> Recipe:
+    """The recipe that a word on the command line stands for. Raises UsageError, naming the nearest recipe."""
+    shipped = recipes.shipped()
+    name = word.replace("-", "_")
+    path = Path(word)
+    if path.is_dir():
+        return _of_directory(path)
+    if name in shipped:
+        return _of_file(shipped[name], name)
+    if word.endswith(".py"):
+        if not path.is_file():
+            raise UsageError(f"recipe {word}: no such file")
+        return _of_file(path, path.stem)
+    if path.name == RUN_FILE and path.is_file():
+        return _of_directory(path.parent)
+    raise UsageError(
+        f"unknown recipe {word!r}{did_you_mean(name, shipped)} "
+        "(a recipe is a name that `spanloom recipes` lists, a .py file or a run directory)"
+    )
+
+
+def _of_directory(path: Path) -> Recipe:
+    file = path / RUN_FILE
+    if not file.is_file():
+        raise UsageError(
+            f"{path} is a directory without {RUN_FILE}, so not a run directory; a recipe is a name or a .py file"
+        )
+    run = read_run(path)
+    return Recipe(run.name, f"The run in {path}, going on.", (), lambda: run, directory=path)
+
+
+def read_run(directory: Path) -> Run:
+    """The settings a run directory began with. Raises SettingsError with the file's name if they cannot be read."""
+    file = directory / RUN_FILE
+    try:
+        run = from_json(json.loads(file.read_text(encoding="utf-8")))
+    except (SettingsError, ValueError) as error:
+        raise SettingsError(f"{file}: {error}") from error
+    assert isinstance(run, Run)
+    return run
+
+
+def _of_file(path: Path, name: str) -> Recipe:
+    module = _load(path, name)
+    function = getattr(module, "recipe", None)
+    if not callable(function):
+        raise RecipeError(f"{path}: no function named `recipe`; a recipe file defines `def recipe() -> Run:`")
+    return Recipe(
+        name=name,
+        doc=inspect.cleandoc(module.__doc__ or function.__doc__ or ""),
+        parameters=tuple(_parameters(path, function)),
+        make=lambda **values: _call(path, function, values),
+        source=path,
+    )
+
+
+def _load(path: Path, name: str) -> Any:
+    if _ships(path):
+        return importlib.import_module(f"spanloom.recipes.{name}")
+    spec = importlib.util.spec_from_file_location(f"spanloom_recipe_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and get_type_hints look their module up
+    sys.path.insert(0, str(path.resolve().parent))  # a recipe may import its neighbours
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _located(path, error) from error
+    return module
+
+
+def _ships(path: Path) -> bool:
+    return path.parent == Path(recipes.__file__).parent
+
+
+def _parameters(path: Path, function: Callable[..., Any]) -> typing.Iterator[Parameter]:
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception as error:
+        raise _located(path, error, function) from error
+    helps = _argument_help(inspect.cleandoc(function.__doc__ or ""))
+    for p in inspect.signature(function).parameters.values():
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            raise RecipeError(f"{path}: recipe(*{p.name}) cannot be flags; name the parameters one by one")
+        if p.name not in hints:
+            raise RecipeError(
+                f"{path}:{function.__code__.co_firstlineno}: parameter {p.name!r} of recipe() has no type; "
+                f"a flag needs one, such as `{p.name}: int = 3`"
+            )
+        yield Parameter(p.name, hints[p.name], p.default, helps.get(p.name, ""))
+
+
+def _argument_help(doc: str) -> dict[str, str]:
+    """`name: what it is` lines under `Args:`; longer ones are continued with deeper indentation."""
+    found: dict[str, str] = {}
+    _, _, body = doc.partition("Args:\n")
+    name = ""
+    for line in body.splitlines():
+        if line.strip() and not line.startswith(" "):
+            break
+        match = re.match(r"^ {2,4}(\w+): (.*)$", line)
+        if match:
+            name = match[1]
+            found[name] = match[2]
+        elif name and line.strip():
+            found[name] += " " + line.strip()
+    return found
+
+
+def _call(path: Path, function: Callable[..., Any], values: dict[str, Any]) -> Run:
+    try:
+        run = function(**values)
+    except SettingsError:
+        raise
+    except ValueError as error:
+        if _ships(path):
+            raise UsageError(str(error)) from error  # it can only be a parameter's value
+        raise _located(path, error, function) from error
+    except Exception as error:
+        raise _located(path, error, function) from error
+    if not isinstance(run, Run):
+        where = f"{path}:{function.__code__.co_firstlineno}"
+        raise RecipeError(f"{where}: recipe() returned {type(run).__name__}, and must return a spanloom Run")
+    return run
+
+
+def _located(path: Path, error: Exception, function: Callable[..., Any] | None = None) -> RecipeError:
+    """The error as one message that begins with the line of the recipe file it came from."""
+    line = function.__code__.co_firstlineno if function else 1
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == path.name:
+        return RecipeError(f"{path}:{error.lineno}: {error.msg}: {(error.text or '').strip()}")
+    code = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == str(path) or Path(frame.filename).resolve() == path.resolve():
+            line, code = frame.lineno or line, frame.line or ""
+    message = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return RecipeError(f"{path}:{line}: {message}{_unexpected_field(error)}" + (f"\n    {code}" if code else ""))
+
+
+def _unexpected_field(error: Exception) -> str:
+    """The nearest field where a settings class was given one that it does not have."""
+    match = re.match(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    classes = {Run.__name__: Run, **{c.__name__: c for part in parts() for c in part.kinds.values()}}
+    if not isinstance(error, TypeError) or not match or match[1] not in classes:
+        return ""
+    return did_you_mean(match[2], [f.name for f in dataclasses.fields(classes[match[1]])])

@@ -1,0 +1,85 @@
+"""A command line cut into flags with their values, before anything is known about what the flags mean."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spanloom.cli.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag as it was given."""
+
+    typed: str
+    """As the user wrote it, dashes included."""
+    name: str
+    """Dotted, with `_` for `-` and without leading dashes."""
+    values: tuple[str, ...]
+    """What follows it up to the next flag."""
+
+    def argv(self) -> list[str]:
+        """The flag as tyro wants it."""
+        return ["--" + self.name.replace("_", "-"), *self.values]
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[Flag]]:
+    """Positional words (those before the first flag), and the flags in order.
+
+    `--name=value` is `--name value`; a word with one dash (a negative number) is a value.
+    """
+    words: list[str] = []
+    flags: list[Flag] = []
+    for word in argv:
+        if word == "-h":
+            word = "--help"
+        if word.startswith("--") and len(word) > 2:
+            typed, equals, value = word.partition("=")
+            flags.append(Flag(typed, typed[2:].replace("-", "_"), (value,) if equals else ()))
+        elif flags:
+            last = flags[-1]
+            flags[-1] = Flag(last.typed, last.name, (*last.values, word))
+        else:
+            words.append(word)
+    return words, flags
+
+
+def merge_repeated(flags: Iterable[Flag], lists: Iterable[str]) -> list[Flag]:
+    """One flag of each name: the values of list-like ones are joined in order, of others the last one counts."""
+    lists = set(lists)
+    merged: dict[str, Flag] = {}
+    for flag in flags:
+        before = merged.get(flag.name)
+        values = flag.values if before is None or flag.name not in lists else (*before.values, *flag.values)
+        merged[flag.name] = Flag(flag.typed, flag.name, values)
+    return list(merged.values())
+
+
+def take(flags: list[Flag], name: str, default: str | None = None) -> str | None:
+    """Remove a flag that takes one value from the list and return its (last) value."""
+    found = [flag for flag in flags if flag.name == name]
+    for flag in found:
+        flags.remove(flag)
+        if len(flag.values) != 1:
+            raise UsageError(f"{flag.typed} takes one value, not {len(flag.values)}")
+    return found[-1].values[0] if found else default
+
+
+def take_list(flags: list[Flag], name: str) -> tuple[str, ...]:
+    """Remove a flag that takes values, repeated or separated by commas, and return all of them."""
+    values: list[str] = []
+    for flag in [flag for flag in flags if flag.name == name]:
+        flags.remove(flag)
+        if not flag.values:
+            raise UsageError(f"{flag.typed} needs a value")
+        values += [part for value in flag.values for part in value.split(",") if part]
+    return tuple(values)
+
+
+def take_switch(flags: list[Flag], name: str) -> bool:
+    """Remove a flag without value from the list; whether it was there."""
+    found = [flag for flag in flags if flag.name == name]
+    for flag in found:
+        flags.remove(flag)
+        if flag.values:
+            raise UsageError(f"{flag.typed} takes no value; {' '.join(flag.values)!r} is left over")
+    return bool(found)

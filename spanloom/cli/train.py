@@ -1,0 +1,83 @@
+"""`spanloom train RECIPE`: begin a run, or go on with it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from spanloom.cli.errors import UsageError
+from spanloom.cli.flags import Command, parse
+from spanloom.cli.recipe import Recipe, find
+
+USAGE = """usage: spanloom train RECIPE [--out DIR] [--steps N] [flags]
+
+Begins a run, or goes on with it where it stopped: the same command with the same --out directory resumes.
+RECIPE is the name of a shipped recipe (`spanloom recipes` lists them), a .py file with a function `recipe`
+that returns a Run, or a run directory.
+
+  spanloom train quickstart                    a small model in five minutes, text included
+  spanloom train runs/quickstart --steps 2000  a longer run of what is there
+  spanloom train my_recipe.py --out runs/mine  a recipe of your own
+  spanloom train RECIPE --help                 every flag of a recipe, with its meaning and default
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; the exit code."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0 if argv else 2
+    if argv[0].startswith("-"):
+        raise UsageError(
+            "the recipe comes first: spanloom train RECIPE [flags]; `spanloom recipes` lists those that ship"
+        )
+    return train(find(argv[0]), argv[1:], f"spanloom train {argv[0]}")
+
+
+def train(recipe: Recipe, argv: Sequence[str], prog: str) -> int:
+    """Train the run that a recipe and its flags ask for."""
+    command = parse(recipe, argv, prog)
+    start_run(command, [*prog.split(" "), *argv])
+    return 0
+
+
+def start_run(command: Command, words: Sequence[str]) -> None:
+    """Prepare the run directory, train, and show what came of it."""
+    from spanloom.cli.run_directory import anchored, prepare
+
+    directory = output_directory(command)
+    run = anchored(replace(command.run, out=str(directory)), Path.cwd()).resolve()
+    start = prepare(
+        run,
+        directory,
+        command=words,
+        recipe_source=command.recipe.source,
+        accepted=command.resuming.accept_change,
+        fork=None if command.resuming.fork is None else Path(command.resuming.fork),
+    )
+    if start.step is None:
+        print(f"run {run.name}: beginning in {start.directory}", flush=True)
+    else:
+        print(f"run {run.name}: going on from step {start.step} in {start.directory}", flush=True)
+    for change in start.changed:
+        print(f"  changed: {change}", flush=True)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's banners are not news to a user
+    from spanloom.training.loop import train as train_loop
+
+    finished = train_loop(start.run, start.directory)
+    if finished is not False:
+        from spanloom.cli.closing import close_run
+
+        close_run(start.run, start.directory)
+    sys.stdout.flush()
+
+
+def output_directory(command: Command) -> Path:
+    """--out, the run directory that goes on, or runs/NAME."""
+    recipe = command.recipe
+    if "out" in command.asked and command.run.out:
+        return Path(command.run.out)
+    if recipe.directory is not None:
+        return recipe.directory
+    return Path(command.run.out or f"runs/{recipe.name}")

@@ -1,0 +1,67 @@
+"""Parts of a run that come in kinds (optimizer, schedule, source, vocabulary, objective), and how kinds are named."""
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from spanloom.settings.run import Run
+
+
+@dataclass(frozen=True)
+class Part:
+    """One field of a run that is itself made of fields."""
+
+    path: str
+    """Dotted name."""
+    kinds: dict[str, type]
+    """The classes it may have, by kind name; one for parts that come in one kind."""
+
+
+def kind_name(cls: type) -> str:
+    """The name of a kind in flags: adafactor, adamw, adamw-rms, rsqrt, wsd, text-files, ..."""
+    words = re.findall(r"[A-Z]{2,}$|[A-Z]+[a-z]*", cls.__name__.replace("AdamW", "Adamw"))
+    return "-".join(words).lower()
+
+
+def parts(cls: type = Run, prefix: str = "") -> Iterator[Part]:
+    """Every part of a settings class, in order, those of all kinds of a part included."""
+    hints = typing.get_type_hints(cls)
+    for f in dataclasses.fields(cls):
+        hint = hints[f.name]
+        classes = [c for c in (get_args(hint) or (hint,)) if isinstance(c, type) and dataclasses.is_dataclass(c)]
+        if classes:
+            yield Part(prefix + f.name, {kind_name(c): c for c in classes})
+            for inner in classes:
+                yield from parts(inner, f"{prefix}{f.name}.")
+
+
+def all_fields() -> dict[str, tuple[str, ...]]:
+    """Dotted name of every field that a run may have, with the kinds (`optimizer adamw`) that have it.
+
+    A field that every kind of its part has, or whose part comes in one kind, is listed without kinds.
+    """
+    found: dict[str, tuple[str, ...]] = {f.name: () for f in dataclasses.fields(Run)}
+    for part in parts():
+        owners: dict[str, list[str]] = {}
+        for kind, cls in part.kinds.items():
+            for f in dataclasses.fields(cls):
+                owners.setdefault(f"{part.path}.{f.name}", []).append(f"{part.path} {kind}")
+        for name, kinds in owners.items():
+            found[name] = () if len(kinds) == len(part.kinds) else tuple(kinds)
+    return found
+
+
+def get(settings: Any, path: str) -> Any:
+    """The value at a dotted name."""
+    for name in path.split("."):
+        settings = getattr(settings, name)
+    return settings
+
+
+def put(settings: Any, path: str, value: Any) -> Any:
+    """A copy of the settings with another value at a dotted name."""
+    name, _, rest = path.partition(".")
+    return dataclasses.replace(settings, **{name: put(getattr(settings, name), rest, value) if rest else value})
