@@ -1,0 +1,64 @@
+"""What a path is, by the files that are there. Reads no weights and no jax."""
+
+from pathlib import Path
+from typing import Literal
+
+from spanloom.conversion.errors import CheckpointError
+
+Kind = Literal["run", "checkpoint", "huggingface"]
+KINDS: dict[Kind, str] = {
+    "run": "a Spanloom run directory",
+    "checkpoint": "a Spanloom checkpoint",
+    "huggingface": "a Hugging Face folder",
+}
+# Patterns that tell a foreign checkpoint by name, and what it is.
+_FOREIGN = (
+    ("adapter_config.json", "a PEFT adapter without its base model"),
+    ("*.ckpt-*.index", "a Mesh TensorFlow checkpoint"),
+    ("checkpoint_*", "a folder of T5X checkpoints"),
+    ("checkpoint", "a T5X checkpoint"),
+    ("_CHECKPOINT_METADATA", "an Orbax checkpoint that Spanloom did not write"),
+    ("tokenizer_config.json", "a tokenizer without a model"),
+)
+
+
+def detect(path: str | Path) -> Kind:
+    """What `path` is. CheckpointError says what was found where it is nothing that can be read."""
+    path = Path(path)
+    if not path.exists():
+        near = f"; beside it there are: {_listing(path.parent)}" if path.parent.is_dir() else ""
+        raise CheckpointError(path, f"does not exist{near}")
+    if not path.is_dir():
+        raise CheckpointError(path, f"is a file; name {_kinds()}" + (" (its folder)" if path.suffix else ""))
+    if (path / "checkpoint.json").is_file():
+        return "checkpoint"
+    if _has_steps(path / "checkpoints") or (path.name == "checkpoints" and _has_steps(path)):
+        return "run"
+    if (path / "config.json").is_file():
+        return "huggingface"
+    raise CheckpointError(path, f"is {_what_instead(path)}; {_kinds()} is needed")
+
+
+def _what_instead(path: Path) -> str:
+    if (path / "run.json").is_file() or (path / "checkpoints").is_dir():
+        return "a Spanloom run directory without any checkpoint yet"
+    for pattern, kind in _FOREIGN:
+        if next(path.glob(pattern), None) is not None:
+            return kind
+    if next(path.glob("*.safetensors"), None) is not None:
+        return "a folder with safetensors, but without the config.json that describes the model"
+    return f"none of these (it holds {_listing(path)})"
+
+
+def _has_steps(folder: Path) -> bool:
+    return folder.is_dir() and any(child.name.isdecimal() and child.is_dir() for child in folder.iterdir())
+
+
+def _listing(folder: Path, limit: int = 8) -> str:
+    names = sorted(child.name for child in folder.iterdir())
+    shown = ", ".join(names[:limit]) or "nothing"
+    return shown + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def _kinds() -> str:
+    return " or ".join(KINDS.values())

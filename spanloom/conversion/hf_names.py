@@ -1,0 +1,81 @@
+"""Hugging Face's names and shapes of a T5's weights <-> ours.
+
+Ours are T5X's with layers stacked on axis 0; theirs are one tensor a layer. Their matrices are (out, in), ours
+(in, out); only the embedding is the same way round. Position tables are (buckets, heads) there.
+"""
+
+from dataclasses import dataclass
+
+from spanloom.settings.model import Model
+
+_ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
+_ENCODER_PARTS = {
+    "pre_attention_layer_norm/scale": "layer.0.layer_norm.weight",
+    **{f"attention/{ours}/kernel": f"layer.0.SelfAttention.{theirs}.weight" for ours, theirs in _ATTENTION.items()},
+    "relpos_bias/rel_embedding": "layer.0.SelfAttention.relative_attention_bias.weight",
+    "pre_mlp_layer_norm/scale": "layer.1.layer_norm.weight",
+    **{f"mlp/{part}/kernel": f"layer.1.DenseReluDense.{part}.weight" for part in ("wi", "wi_0", "wi_1", "wo")},
+}
+_DECODER_PARTS = {
+    "pre_self_attention_layer_norm/scale": "layer.0.layer_norm.weight",
+    **{
+        f"self_attention/{ours}/kernel": f"layer.0.SelfAttention.{theirs}.weight" for ours, theirs in _ATTENTION.items()
+    },
+    "relpos_bias/rel_embedding": "layer.0.SelfAttention.relative_attention_bias.weight",
+    "pre_cross_attention_layer_norm/scale": "layer.1.layer_norm.weight",
+    **{
+        f"encoder_decoder_attention/{ours}/kernel": f"layer.1.EncDecAttention.{theirs}.weight"
+        for ours, theirs in _ATTENTION.items()
+    },
+    "pre_mlp_layer_norm/scale": "layer.2.layer_norm.weight",
+    **{f"mlp/{part}/kernel": f"layer.2.DenseReluDense.{part}.weight" for part in ("wi", "wi_0", "wi_1", "wo")},
+}
+_WHOLE = {
+    "token_embedder/embedding": "shared.weight",
+    "encoder/relpos_bias/rel_embedding": "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+    "encoder/encoder_norm/scale": "encoder.final_layer_norm.weight",
+    "decoder/relpos_bias/rel_embedding": "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+    "decoder/decoder_norm/scale": "decoder.final_layer_norm.weight",
+    "decoder/logits_dense/kernel": "lm_head.weight",
+}
+EMBEDDING = "shared.weight"
+HEAD = "lm_head.weight"
+EMBEDDING_COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+"""Names under which some savers repeat the embedding."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One of Hugging Face's tensors and where its numbers are with us."""
+
+    name: str
+    """Hugging Face's name."""
+    shape: tuple[int, ...]
+    """Hugging Face's shape."""
+    ours: str
+    """Our flat name, layers stacked."""
+    layer: int | None
+    """Row of our stacked array; none where it is not stacked."""
+    transposed: bool
+    """Whether the two axes are swapped."""
+
+
+def tensors(model: Model) -> list[Tensor]:
+    """Every tensor of a model as Hugging Face has it, in its order: embedding, encoder, decoder, head."""
+    from spanloom.model.params import declare, flatten  # imports jax, which readers of settings do without
+
+    result = []
+    for ours, spec in flatten(declare(model)).items():
+        if "/layers/" not in ours:
+            result.append(_tensor(_WHOLE[ours], spec.shape, ours, None))
+            continue
+        stack, part = ours.split("/layers/")
+        theirs = (_ENCODER_PARTS if stack == "encoder" else _DECODER_PARTS)[part]
+        for layer in range(spec.shape[0]):
+            result.append(_tensor(f"{stack}.block.{layer}.{theirs}", spec.shape[1:], ours, layer))
+    return result
+
+
+def _tensor(name: str, shape: tuple[int, ...], ours: str, layer: int | None) -> Tensor:
+    transposed = len(shape) == 2 and name != EMBEDDING
+    return Tensor(name, shape[::-1] if transposed else shape, ours, layer, transposed)

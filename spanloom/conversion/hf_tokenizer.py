@@ -1,0 +1,214 @@
+"""Tokenizer files for Hugging Face, such that AutoTokenizer gives our ids. No jax, no transformers.
+
+Bytes: ByT5Tokenizer counts sentinels from 259 upwards; every other convention is written as `added_tokens_decoder`,
+which that class obeys. SentencePiece: a `tokenizer.json` that repeats the model's own normalisation, loaded as it
+stands by the generic class, because T5Tokenizer of transformers 5 rebuilds it with rules of its own.
+"""
+
+import base64
+import json
+import re
+from typing import Any
+
+from spanloom.conversion import spiece
+from spanloom.conversion.spiece import Spiece
+from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
+
+SPIECE_NAME = "spiece.model"
+GOOGLE_SENTINELS = tuple(range(258, 247, -1))  # bytes 255 down to 245 are never part of UTF-8
+_SENTINEL = re.compile(r"(\u2581?)<extra_id_(\d+)>")
+_SPECIAL = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+
+
+def tokenizer_class(vocabulary: Vocabulary) -> str:
+    """The transformers class that reads our files."""
+    return "ByT5Tokenizer" if isinstance(vocabulary, Bytes) else "PreTrainedTokenizerFast"
+
+
+def tokenizer_files(vocabulary: Vocabulary, spiece_model: bytes | None = None) -> dict[str, bytes]:
+    """File name -> content. `spiece_model` is the content of the SentencePiece file, unused for bytes.
+
+    Raises ValueError where Hugging Face's tokenizers cannot do what the model does.
+    """
+    if isinstance(vocabulary, Bytes):
+        return _byte_files(vocabulary)
+    if spiece_model is None:
+        raise ValueError(f"the content of the SentencePiece model {vocabulary.path} is needed to write a tokenizer")
+    return _spiece_files(vocabulary, spiece_model)
+
+
+def byte_sentinels(vocabulary: Bytes) -> tuple[int, ...]:
+    """Ids of a byte vocabulary's sentinels in order of use."""
+    if vocabulary.sentinels == "google":
+        return GOOGLE_SENTINELS
+    upwards = range(259, 259 + vocabulary.extra_ids)
+    return tuple(upwards if vocabulary.sentinels == "huggingface" else reversed(upwards))
+
+
+def spiece_sentinels(vocabulary: SentencePiece, model: Spiece) -> dict[int, int]:
+    """Number of a sentinel -> its id, from the model's own pieces or appended after them (last one first)."""
+    own = {
+        int(match[2]): index
+        for index, piece in enumerate(model.pieces)
+        if (match := _SENTINEL.fullmatch(piece.text)) and piece.kind in (spiece.NORMAL, spiece.USER_DEFINED)
+    }
+    if vocabulary.sentinels == "pieces" or (vocabulary.sentinels == "auto" and own):
+        return own
+    size = len(model.pieces) + vocabulary.extra_ids
+    return {number: size - 1 - number for number in range(vocabulary.extra_ids)}
+
+
+def _byte_files(vocabulary: Bytes) -> dict[str, bytes]:
+    ids = byte_sentinels(vocabulary)
+    names = [f"<extra_id_{number}>" for number in range(len(ids))]
+    # ids beyond the bytes need some name: ByT5Tokenizer fails when it decodes one without
+    unused = {index: f"<unused_{index}>" for index in range(259, 259 + vocabulary.extra_ids)}
+    added = {0: "<pad>", 1: "</s>", 2: "<unk>"} | unused | dict(zip(ids, names, strict=True))
+    strips = {0, 1, 2}  # as ByT5Tokenizer itself declares them
+    config = {
+        "tokenizer_class": "ByT5Tokenizer",
+        **_SPECIAL,
+        "extra_ids": len(names),
+        "additional_special_tokens": names,
+        "added_tokens_decoder": {str(i): _added(text, strip=i in strips) for i, text in sorted(added.items())},
+        "model_max_length": 1_000_000_000,
+    }
+    return {"tokenizer_config.json": to_json(config), "special_tokens_map.json": to_json(_special_tokens_map(names))}
+
+
+def _spiece_files(vocabulary: SentencePiece, content: bytes) -> dict[str, bytes]:
+    model = spiece.parse(content, vocabulary.path)
+    sentinels = spiece_sentinels(vocabulary, model)
+    fast = fast_tokenizer(model, sentinels)
+    names = [f"<extra_id_{number}>" for number in sorted(sentinels)]
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **_SPECIAL,
+        "extra_ids": 0 if max(sentinels.values(), default=0) < len(model.pieces) else len(names),
+        "additional_special_tokens": names,
+        "added_tokens_decoder": {
+            str(token["id"]): {key: value for key, value in token.items() if key != "id"}
+            for token in fast["added_tokens"]
+        },
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 1_000_000_000,
+    }
+    return {
+        SPIECE_NAME: content,
+        "tokenizer.json": to_json(fast),
+        "tokenizer_config.json": to_json(config),
+        "special_tokens_map.json": to_json(_special_tokens_map(names)),
+    }
+
+
+def fast_tokenizer(model: Spiece, sentinels: dict[int, int]) -> dict[str, Any]:
+    """The content of tokenizer.json for a SentencePiece model and the ids of its sentinels."""
+    if model.whitespace_as_suffix:
+        raise ValueError("a SentencePiece model with whitespace as suffix has no Hugging Face form")
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": _added_tokens(model, sentinels),
+        "normalizer": _normalizer(model),
+        # spaces become U+2581 here; the text already begins with one
+        "pre_tokenizer": {**_metaspace("never"), "split": model.split_by_whitespace},
+        "post_processor": _append_eos(),
+        "decoder": _metaspace("always"),
+        "model": _algorithm(model, _piece_names(model, sentinels)),
+    }
+
+
+def _piece_names(model: Spiece, sentinels: dict[int, int]) -> list[tuple[str, float]]:
+    """Pieces as Hugging Face names them: sentinels without U+2581, as its users write them."""
+    names = [(piece.text, piece.score) for piece in model.pieces]
+    names += [("", 0.0)] * (max(sentinels.values(), default=0) + 1 - len(names))
+    for number, index in sentinels.items():
+        names[index] = (f"<extra_id_{number}>", 0.0)
+    return names
+
+
+def _added_tokens(model: Spiece, sentinels: dict[int, int]) -> list[dict[str, Any]]:
+    """Specials, and sentinels whose piece begins a word.
+
+    A `normalized` token is itself normalised before it is looked for, so that it is found with the space before it,
+    like the piece with U+2581. A sentinel without U+2581 stays an ordinary piece: only so are the ids those of
+    SentencePiece.
+    """
+    tokens = [{"id": index, **_added(text)} for index, text in enumerate(("<pad>", "</s>", "<unk>"))]
+    for _, index in sorted(sentinels.items(), key=lambda item: item[1]):
+        piece = model.pieces[index].text if index < len(model.pieces) else "\u2581"
+        if piece.startswith("\u2581"):
+            number = next(n for n, i in sentinels.items() if i == index)
+            tokens.append({"id": index, **_added(f"<extra_id_{number}>"), "normalized": True})
+    return tokens
+
+
+def _normalizer(model: Spiece) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = []
+    if model.charsmap:
+        charsmap = base64.b64encode(model.charsmap).decode("ascii")
+        steps.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
+    if model.remove_extra_whitespaces:
+        for pattern, content in (("\\A +", ""), (" +\\z", ""), (" {2,}", " ")):
+            steps.append({"type": "Replace", "pattern": {"Regex": pattern}, "content": content})
+    if model.add_dummy_prefix:
+        steps.append({"type": "Prepend", "prepend": " "})
+    return {"type": "Sequence", "normalizers": steps}
+
+
+def _algorithm(model: Spiece, names: list[tuple[str, float]]) -> dict[str, Any]:
+    if model.algorithm == "unigram":
+        vocab = [[text, score] for text, score in names]
+        return {"type": "Unigram", "unk_id": 2, "vocab": vocab, "byte_fallback": model.byte_fallback}
+    if model.algorithm == "bpe":
+        return {
+            "type": "BPE",
+            "unk_token": "<unk>",
+            "fuse_unk": True,
+            "byte_fallback": model.byte_fallback,
+            "vocab": {text: index for index, (text, _) in enumerate(names)},
+            "merges": _merges(names),
+        }
+    raise ValueError(f"a SentencePiece model of type {model.algorithm} has no Hugging Face form; train unigram or bpe")
+
+
+def _merges(names: list[tuple[str, float]]) -> list[list[str]]:
+    """Every way to make a piece out of two; earlier pieces of a BPE model merge first."""
+    ids = {text: index for index, (text, _) in enumerate(names)}
+    merges = []
+    for text, index in ids.items():
+        parts = ((text[:cut], text[cut:]) for cut in range(1, len(text)))
+        found = [(ids[left], ids[right], left, right) for left, right in parts if left in ids and right in ids]
+        merges += [(-names[index][1], index, *entry) for entry in sorted(found)]
+    return [[left, right] for *_, left, right in sorted(merges)]
+
+
+def _append_eos() -> dict[str, Any]:
+    eos = {"SpecialToken": {"id": "</s>", "type_id": 0}}
+    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    return {
+        "type": "TemplateProcessing",
+        "single": [first, eos],
+        "pair": [first, eos, second, eos],
+        "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}},
+    }
+
+
+def _metaspace(scheme: str) -> dict[str, Any]:
+    return {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme, "split": True}
+
+
+def _added(text: str, *, strip: bool = False) -> dict[str, Any]:
+    flags = {"lstrip": strip, "rstrip": strip, "normalized": False, "single_word": False, "special": True}
+    return {"content": text, **flags}
+
+
+def _special_tokens_map(names: list[str]) -> dict[str, Any]:
+    return {**_SPECIAL, "additional_special_tokens": names} if names else dict(_SPECIAL)
+
+
+def to_json(value: Any) -> bytes:
+    """Readable UTF-8 JSON with a final newline."""
+    indent = None if isinstance(value, dict) and "model" in value else 2
+    return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode("utf-8")

@@ -1,0 +1,126 @@
+"""README.md of an exported model: what it learnt from, how long, with what result, and how its sentinels count."""
+
+from collections.abc import Sequence
+
+from spanloom.conversion.hf_tokenizer import byte_sentinels
+from spanloom.conversion.source import Lineage
+from spanloom.settings.model import Model
+from spanloom.settings.run import Run
+from spanloom.settings.task import PairFiles, PythonDocs, Source, SpanCorruption, Supervised, TextFiles
+from spanloom.settings.vocabulary import Bytes, Vocabulary
+
+
+def model_card(
+    model: Model,
+    vocabulary: Vocabulary,
+    lineage: Lineage,
+    *,
+    folder: str,
+    model_type: str,
+    num_params: int,
+    notes: Sequence[str] = (),
+) -> str:
+    """Markdown with the metadata block that model hubs read; `folder` is how its example names the model."""
+    name = lineage.run.name if lineage.run is not None else model.name
+    sections = [
+        _metadata(model_type),
+        f"# {name}",
+        f"An encoder-decoder of the T5 family, exported by Spanloom: {_architecture(model, num_params)}.",
+        "## Use\n\n" + _usage(vocabulary, folder),
+        "## Sentinels\n\n" + _sentinels(vocabulary),
+        "## Training\n\n" + "\n".join(f"- {line}" for line in _training(lineage)),
+        *(["## Notes\n\n" + "\n".join(f"- {note}" for note in notes)] if notes else []),
+        "## Licence\n\nWhoever publishes this model chooses its licence; none is granted by this file. The licences of "
+        "the training data, and of the model it was started from, if any, may limit the choice.",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _metadata(model_type: str) -> str:
+    return f"---\nlibrary_name: transformers\ntags:\n- {model_type}\n- text2text-generation\n- spanloom\n---"
+
+
+def _architecture(model: Model, num_params: int) -> str:
+    head = "tied" if model.tie_embeddings else "untied"
+    return (
+        f"{model.name}: {num_params:,} parameters, {model.num_encoder_layers} encoder and {model.num_decoder_layers} "
+        f"decoder layers, width {model.d_model}, {model.num_heads} heads of {model.d_kv}, feed-forward width "
+        f"{model.d_ff} ({' x '.join(model.activations)}), {model.vocab_size:,} embedding rows, {head} output head"
+    )
+
+
+def _usage(vocabulary: Vocabulary, folder: str) -> str:
+    return f"""```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
+inputs = tokenizer("Thank you <extra_id_0> me to your party.", return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens={60 if isinstance(vocabulary, Bytes) else 20})[0]))
+```
+
+Weights are float32. In float16 the activations of T5 models overflow; use bfloat16 to save memory."""
+
+
+def _sentinels(vocabulary: Vocabulary) -> str:
+    if not isinstance(vocabulary, Bytes):
+        kind = (
+            "appended after the pieces, the last id first"
+            if vocabulary.sentinels == "appended"
+            else "pieces of the model"
+        )
+        return f"Masked spans are `<extra_id_0>`, `<extra_id_1>`, ... ({kind})."
+    ids = byte_sentinels(vocabulary)
+    if not ids:
+        return "This vocabulary has no sentinels."
+    told = f"Masked spans are marked by ids {ids[0]}, {ids[min(1, len(ids) - 1)]}, ... {ids[-1]}, in order of use"
+    if vocabulary.sentinels == "huggingface":
+        return f"{told}: `<extra_id_0>`, `<extra_id_1>`, ... of ByT5Tokenizer."
+    return (
+        f"{told}. **This is not what ByT5Tokenizer does by itself** (259 upwards): use the tokenizer files of this "
+        "folder, which map `<extra_id_0>`, `<extra_id_1>`, ... to these ids."
+    )
+
+
+def _training(lineage: Lineage) -> list[str]:
+    lines = [f"read from `{lineage.origin}`" + (f", step {lineage.step:,}" if lineage.step is not None else "")]
+    if lineage.run is not None:
+        lines += _run(lineage.run, lineage.step)
+        start = f"`{lineage.started_from}`" if lineage.started_from else "random weights"
+        lines.append(f"started from {start}, seed {lineage.run.seed}")
+    lines += [f"{name}: {value:.4f}" for name, value in lineage.losses.items()]
+    if lineage.versions:
+        lines.append("made with " + ", ".join(f"{name} {version}" for name, version in lineage.versions.items()))
+    return lines
+
+
+def _run(run: Run, step: int | None) -> list[str]:
+    done = run.steps if step is None else step
+    return [
+        f"data: {_data(run.task.source)}",
+        f"objective: {_objective(run.task.objective)}",
+        f"{done:,} steps of {run.batch_size:,} sequences ({done * run.batch_size:,} sequences)",
+        f"optimizer: {type(run.optimizer).__name__}, learning rate {run.optimizer.learning_rate:g}, schedule "
+        f"{type(run.schedule).__name__}; dropout {run.model.dropout:g}; activations in {run.model.dtype}",
+    ]
+
+
+def _data(source: Source) -> str:
+    match source:
+        case TextFiles():
+            return "text files " + ", ".join(f"`{pattern}`" for pattern in source.files)
+        case PairFiles():
+            return f"pairs ({source.inputs} to {source.targets}) of " + ", ".join(f"`{p}`" for p in source.files)
+        case PythonDocs():
+            return "the English documentation that ships inside CPython (pydoc topics, standard-library docstrings)"
+
+
+def _objective(objective: SpanCorruption | Supervised) -> str:
+    match objective:
+        case SpanCorruption():
+            return (
+                f"span corruption, {objective.inputs_length} input tokens, {objective.noise_density:.0%} masked in "
+                f"spans of {objective.mean_span_length:g} tokens on average"
+            )
+        case Supervised():
+            return "inputs to targets"

@@ -1,0 +1,112 @@
+"""A folder that appears whole or not at all: written beside its place under another name, then renamed."""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.hf_vocabulary import MARK_NAME
+from spanloom.pipeline.durable import explain_full_disk, sync_directory
+
+
+def check_destination(dst: Path, overwrite: bool) -> None:
+    """Raise CheckpointError if `dst` must not be written: it holds something that is not an earlier export.
+
+    A run directory is never overwritten.
+    """
+    if dst.exists() and not dst.is_dir():
+        raise CheckpointError(dst, "is a file; name a new folder for the export")
+    if not dst.is_dir() or not any(dst.iterdir()):
+        return
+    if (dst / "checkpoints").exists() or (dst / "checkpoint.json").exists() or (dst / "run.json").exists():
+        raise CheckpointError(dst, "is a run or a checkpoint; an export never replaces one: name another folder")
+    if not overwrite and not (dst / MARK_NAME).is_file():
+        raise CheckpointError(
+            dst, "is not empty and not an earlier export; name another folder, or give --overwrite to write into it"
+        )
+
+
+@contextlib.contextmanager
+def staged(dst: Path) -> Iterator[Path]:
+    """An empty folder to write into; on leaving, it is flushed to disk and becomes `dst`.
+
+    An earlier export there is replaced; files in it that the export did not write (a .git folder, say) stay. After an
+    error, or a kill at any time, `dst` is as it was, and the half-written folder has a name that no reader looks at.
+    """
+    dst = dst.absolute()
+    dst.parent.mkdir(parents=True, exist_ok=True)
+    _recover(dst)
+    partial = dst.with_name(f".{dst.name}.partial-{os.getpid()}")
+    partial.mkdir()
+    try:
+        with explain_full_disk(dst):
+            yield partial
+            _sync(partial)
+        _swap(partial, dst)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _swap(partial: Path, dst: Path) -> None:
+    replaced = dst.with_name(f".{dst.name}.replaced-{os.getpid()}")
+    if dst.is_dir():
+        dst.rename(replaced)
+    partial.rename(dst)
+    sync_directory(dst.parent)
+    if replaced.is_dir():
+        _carry_over(replaced, dst)
+        shutil.rmtree(replaced)
+
+
+def _carry_over(replaced: Path, dst: Path) -> None:
+    """Move what the earlier export did not write itself."""
+    own = _files_of_export(replaced)
+    for path in replaced.iterdir():
+        if path.name not in own and not (dst / path.name).exists():
+            path.rename(dst / path.name)
+
+
+def _files_of_export(folder: Path) -> set[str]:
+    try:
+        names = json.loads((folder / MARK_NAME).read_text(encoding="utf-8"))["files"]
+        return {str(name) for name in names} | {MARK_NAME}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _recover(dst: Path) -> None:
+    """Finish what a killed export of the same folder left: put back a folder half replaced, remove half-written."""
+    for path in dst.parent.glob(f".{dst.name}.replaced-*"):
+        if _dead(path):
+            if dst.exists():
+                _carry_over(path, dst)
+                shutil.rmtree(path)
+            else:
+                path.rename(dst)
+    for path in dst.parent.glob(f".{dst.name}.partial-*"):
+        if _dead(path):
+            shutil.rmtree(path)
+
+
+def _dead(path: Path) -> bool:
+    number = path.name.rpartition("-")[2]
+    if not number.isdecimal() or int(number) == os.getpid():
+        return number == str(os.getpid())
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _sync(folder: Path) -> None:
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    sync_directory(folder)
