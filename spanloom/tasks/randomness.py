@@ -19,7 +19,8 @@ _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
 _LOW_32 = np.uint64(0xFFFFFFFF)
 _SHIFT_32 = np.uint64(32)
-_FEISTEL_ROUNDS = 8
+_FEISTEL_ROUNDS = 16
+_SORTED_SIZE = 1024
 
 
 def key_of(text: str) -> int:
@@ -58,10 +59,7 @@ def uniform_below(hashes: UInt64Array, bound: npt.ArrayLike) -> UInt64Array:
     bound = np.asarray(bound)
     if bound.size and (bound.min() < 1 or bound.max() > 1 << 32):
         raise ValueError(f"uniform_below takes bounds from 1 to 2**32, not {bound.min()} to {bound.max()}")
-    bound = bound.astype(np.uint64)
-    carry = ((hashes & _LOW_32) * bound) >> _SHIFT_32
-    result: UInt64Array = ((hashes >> _SHIFT_32) * bound + carry) >> _SHIFT_32
-    return result
+    return _high_word(hashes, bound.astype(np.uint64))
 
 
 def uniform_float(hashes: UInt64Array) -> npt.NDArray[np.float64]:
@@ -75,7 +73,8 @@ def permute_index(index: npt.ArrayLike, n: int, key: int) -> npt.NDArray[np.int6
     A bijection of [0, n) for every key; any shape of indexes in, the same shape of int64 out, n up to 2**62.
 
     A generalised Feistel network on pairs (left, right) with a * b >= n cells (Black and Rogaway 2002, "Ciphers with
-    arbitrary finite domains"); the fewer than a cells too many are left by walking on along the cycle.
+    arbitrary finite domains"); the fewer than a cells too many are left by walking on along the cycle. Up to 1024
+    indexes, where such a network does not reach all permutations equally often, are sorted by their hashes instead.
     Raises ValueError for an n out of range, IndexError for an index outside of [0, n).
     """
     if not 1 <= n <= 1 << 62:
@@ -83,29 +82,40 @@ def permute_index(index: npt.ArrayLike, n: int, key: int) -> npt.NDArray[np.int6
     given = np.asarray(index, dtype=np.int64)
     if given.size and (given.min() < 0 or given.max() >= n):
         raise IndexError(f"index {given.min() if given.min() < 0 else given.max()} is outside of [0, {n})")
+    if n <= _SORTED_SIZE:
+        return np.argsort(hash64(key, np.arange(n))).astype(np.int64)[given]
     rows = math.isqrt(n - 1) + 1
     columns = -(-n // rows)
-    key = int(hash64(key, n))
-    result = _feistel(given.astype(np.uint64).ravel(), rows, columns, key)
+    round_keys = stream64(hash64(key, n).reshape(1), _FEISTEL_ROUNDS)[0]
+    result = _feistel(given.astype(np.uint64).ravel(), rows, columns, round_keys)
     outside = np.flatnonzero(result >= np.uint64(n))
     while outside.size:
-        result[outside] = _feistel(result[outside], rows, columns, key)
+        result[outside] = _feistel(result[outside], rows, columns, round_keys)
         outside = outside[result[outside] >= np.uint64(n)]
     return result.astype(np.int64).reshape(given.shape)
 
 
-def _feistel(cells: UInt64Array, rows: int, columns: int, key: int) -> UInt64Array:
+def _feistel(cells: UInt64Array, rows: int, columns: int, round_keys: UInt64Array) -> UInt64Array:
     """One pass of the network, a bijection of [0, rows * columns)."""
     left, right = np.divmod(cells, np.uint64(columns))
-    for round_number in range(0, _FEISTEL_ROUNDS, 2):
-        right = _add_below(right, hash64(key, round_number, left), columns)
-        left = _add_below(left, hash64(key, round_number + 1, right), rows)
+    for even_key, odd_key in round_keys.reshape(-1, 2):
+        right = _add_below(right, _mix(left + even_key), np.uint64(columns))
+        left = _add_below(left, _mix(right + odd_key), np.uint64(rows))
     return left * np.uint64(columns) + right
 
 
-def _add_below(values: UInt64Array, hashes: UInt64Array, bound: int) -> UInt64Array:
-    total = values + uniform_below(hashes, bound)
-    return np.where(total >= np.uint64(bound), total - np.uint64(bound), total)
+def _add_below(values: UInt64Array, hashes: UInt64Array, bound: np.uint64) -> UInt64Array:
+    """(values + uniform draws) modulo the bound, for values below it."""
+    total = values + _high_word(hashes, bound)
+    total -= bound * (total >= bound)
+    return total
+
+
+def _high_word(hashes: UInt64Array, bound: UInt64Array | np.uint64) -> UInt64Array:
+    """floor(hashes * bound / 2**64) for bounds of up to 2**32, without a wider type."""
+    carry = ((hashes & _LOW_32) * bound) >> _SHIFT_32
+    result: UInt64Array = ((hashes >> _SHIFT_32) * bound + carry) >> _SHIFT_32
+    return result
 
 
 def _as_uint64(word: npt.ArrayLike) -> UInt64Array:
