@@ -1,0 +1,146 @@
+"""Text encodings of files: byte-order marks, encodings in which a newline is not one byte, and what bytes look like."""
+
+import codecs
+import difflib
+from collections.abc import Callable, Iterable, Iterator
+from encodings.aliases import aliases
+from itertools import chain
+
+from spanloom.tasks.read_report import BadInputError, ReadReport
+
+HEAD = 4096
+"""Bytes at the start of a file that are looked at; a constant, so that block sizes never change what is found."""
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before utf-16, whose mark is its beginning
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+_INCREMENTAL: dict[str, Callable[..., tuple[str, int]]] = {
+    "utf-16-le": codecs.utf_16_le_decode,
+    "utf-16-be": codecs.utf_16_be_decode,
+    "utf-32-le": codecs.utf_32_le_decode,
+    "utf-32-be": codecs.utf_32_be_decode,
+}
+
+
+def codec_name(encoding: str) -> str:
+    """Python's name of a text encoding. Raises BadInputError for unknown ones, with the nearest name."""
+    try:
+        info = codecs.lookup(encoding)
+        "".encode(encoding)  # refuses codecs that are none of text, such as hex
+    except LookupError as error:
+        names = sorted({name.replace("_", "-") for name in (*aliases, *aliases.values())})
+        near = difflib.get_close_matches(encoding.lower().replace("_", "-"), names, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise BadInputError("encoding", f"{encoding!r} is no text encoding that Python knows{hint}") from error
+    return "utf-8" if info.name == "utf-8-sig" else info.name
+
+
+def resolve(path: str, head: bytes, name: str) -> tuple[str, int]:
+    """The encoding of a file's text, byte order included, and the length of its byte-order mark.
+
+    `head` is the first HEAD bytes. Raises BadInputError where they show another encoding than the one named.
+    """
+    mark, marked = next(((bom, found) for bom, found in _BOMS if head.startswith(bom)), (b"", ""))
+    if marked == "utf-32-le" and name.startswith("utf-16"):
+        mark, marked = codecs.BOM_UTF16_LE, "utf-16-le"
+    if marked and not marked.startswith(name):
+        family = marked.removesuffix("-le").removesuffix("-be")
+        raise BadInputError(
+            path,
+            f"begins with a byte-order mark of {family}, but the encoding is set to {name}",
+            f"Say --encoding {family}",
+            reason="other encoding",
+        )
+    if head.startswith(b"PAR1"):
+        raise BadInputError(
+            path, "is a parquet file by its first bytes", "Say --format parquet", reason="other format"
+        )  # fmt: skip
+    if not marked and not name.startswith(("utf-16", "utf-32")) and (wide := _looks_wide(head)):
+        raise BadInputError(
+            path,
+            f"looks like {wide} without a byte-order mark: every other byte is NUL",
+            f"Say --encoding {wide}",
+            reason="other encoding",
+        )
+    if name in ("utf-16", "utf-32"):
+        return marked or f"{name}-le", len(mark)
+    return name, len(mark)
+
+
+def splits_at_newline_bytes(name: str) -> bool:
+    """Whether a newline is the byte 10 and that byte is nothing else, so that lines can be split before decoding."""
+    return "\n".encode(name) == b"\n"
+
+
+def to_utf8(
+    path: str, pieces: Iterable[bytes], name: str, errors: str, offset: int, report: ReadReport
+) -> Iterator[bytes]:
+    """Transcode an encoding whose lines cannot be split as bytes; `offset` is where the pieces begin in the file.
+
+    Bad places become U+FFFD (errors=replace), the byte 255, which no UTF-8 has and the line's reader refuses
+    (errors=skip), or raise BadInputError (strict).
+    """
+    decode = _INCREMENTAL.get(name, lambda data, errors, _final: codecs.lookup(name).decode(data, errors))
+    pending, line = b"", 1
+    for piece in chain(pieces, (b"",)):
+        data, final = pending + piece, not piece
+        while True:
+            try:
+                text, used = decode(data, "strict", final)
+            except UnicodeDecodeError as error:
+                good = decode(data[: error.start], "strict", True)[0]
+                line += good.count("\n")
+                bad = f"invalid {name} at byte {offset + error.start}: {data[error.start : error.end].hex(' ')}"
+                yield good.encode("utf-8")
+                if errors == "strict":
+                    raise BadInputError(f"{path}:{line}", f"{bad} ({error.reason})", reason="undecodable") from error
+                if errors == "replace":
+                    report.replace(f"{path}:{line}: {bad}", 1)
+                yield "\ufffd".encode() if errors == "replace" else b"\xff"
+                data, offset = data[error.end :], offset + error.end
+                continue
+            break
+        pending, offset, line = data[used:], offset + used, line + text.count("\n")
+        if text:
+            yield text.encode("utf-8")
+
+
+def guess(line: bytes, name: str, mixed: bool) -> str:
+    """What an undecodable line may be, as advice; `mixed`: the file held valid text beyond ASCII before it."""
+    if name != "utf-8":
+        return "" if _is_utf8(line) is False else "This line is valid utf-8: --encoding utf-8"
+    if sum(byte < 9 or 13 < byte < 32 for byte in line[:1000]) > 2:
+        return "This does not look like text at all"
+    for other in ("cp1252", "latin-1"):
+        try:
+            line.decode(other)
+        except UnicodeDecodeError:
+            continue
+        if mixed:
+            return f"Lines before it are valid utf-8, so the file mixes encodings (this line may be {other})"
+        return f"This looks like {other}: --encoding {other}"
+    return ""
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return not line.isascii()
+
+
+def _looks_wide(head: bytes) -> str:
+    """'utf-16-le', 'utf-16-be' or '': Western text has a NUL in nearly every other byte there, and hardly elsewhere."""
+    pairs = len(head) // 2
+    if pairs < 4:
+        return ""
+    even, odd = head[0 : 2 * pairs : 2].count(0), head[1 : 2 * pairs : 2].count(0)
+    if odd > 0.6 * pairs and even < 0.1 * pairs:
+        return "utf-16-le"
+    return "utf-16-be" if even > 0.6 * pairs and odd < 0.1 * pairs else ""

@@ -1,0 +1,42 @@
+"""JSON lines: one object a line."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from spanloom.tasks.heldout import Part
+from spanloom.tasks.read_report import BadInputError, Intake
+from spanloom.tasks.text_lines import TextFile
+
+
+def json_rows(file: TextFile, part: Part, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of each line of the part. Lines of the other part are not even parsed.
+
+    Raises BadInputError for what is no JSON object, unless bad input is skipped.
+    """
+    for block in file.line_blocks():
+        for batch in file.decode_block(block, part.mask(block.count)):
+            for number, line in batch:
+                row = _parse(line, file.path, number, intake)
+                if row is not None:
+                    yield number, row
+
+
+def _parse(line: str, path: str, number: int, intake: Intake) -> dict[str, Any] | None:
+    fix = ""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        what = f"broken JSON ({error}); the line begins {line[:60]!r}"
+        if number == 1 and line.strip() in ("{", "["):
+            what = "the file is one JSON text over many lines, not one object a line"
+            fix = "Rewrite it: jq -c '.[]' FILE > FILE.jsonl (for a list)"
+        intake.refuse(BadInputError(f"{path}:{number}", what, fix, reason="broken JSON"))
+        return None
+    if isinstance(row, dict):
+        return row
+    if isinstance(row, list) and number == 1:
+        fix = "If the file is one list, rewrite it: jq -c '.[]' FILE > FILE.jsonl"
+    what = f"a JSON {type(row).__name__} where an object is expected: {line[:60]!r}"
+    intake.refuse(BadInputError(f"{path}:{number}", what, fix, reason="broken JSON"))
+    return None

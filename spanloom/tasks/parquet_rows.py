@@ -1,0 +1,91 @@
+"""Rows of parquet files, read a record batch at a time and only the columns asked for."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spanloom.tasks import compression, templates
+from spanloom.tasks.heldout import Part
+from spanloom.tasks.read_report import BadInputError, Intake
+
+_BATCH = 1024
+
+
+def parquet_rows(path: str, wanted: Sequence[str], part: Part, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(row number from 1, fields) of each row of the part.
+
+    Raises BadInputError for a file that is not whole, a column that does not exist, and text that is not UTF-8.
+    """
+    if kind := compression.compression_of(path, intake.report):
+        raise BadInputError(path, f"a parquet file inside of {kind}", "Unpack it first", reason="archive")
+    intake.report.files += 1
+    try:
+        with pq.ParquetFile(path) as file:
+            columns = _columns(path, file.schema_arrow, wanted)
+            first = 1
+            for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
+                mask = part.mask(batch.num_rows)
+                numbers = (np.flatnonzero(mask) + first).tolist()
+                yield from _rows(path, numbers, batch.filter(pa.array(mask)), intake)
+                first += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise BadInputError(
+            path, f"the parquet file is damaged or cut off ({str(error).splitlines()[0]})", "Get the file again",
+            reason="damaged parquet file",
+        ) from error  # fmt: skip
+
+
+def _columns(path: str, schema: pa.Schema, wanted: Sequence[str]) -> list[str]:
+    """The top columns that hold the wanted fields: a column of that very name, or one with fields inside."""
+    columns = []
+    for name in wanted:
+        top = name if name in schema.names else name.split(".")[0]
+        if top not in schema.names:
+            error = templates.missing(name, schema.names, "column")
+            raise BadInputError(path, str(error), error.fix, reason="missing column")
+        columns.append(top)
+    return columns
+
+
+def _rows(path: str, numbers: list[int], batch: pa.RecordBatch, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
+    columns = [_values(column) for column in batch.columns]
+    for number, *values in zip(numbers, *columns, strict=True):
+        row = {}
+        for name, column, value in zip(batch.schema.names, batch.columns, values, strict=True):
+            row[name] = _decode(value, f"{path}: row {number}", intake) if _is_string(column.type) else value
+        if all(value is not _REFUSED for value in row.values()):
+            yield number, row
+
+
+_REFUSED = object()
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Python values; strings as bytes, since nothing has checked that they are UTF-8."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    values: list[Any] = (column.cast(pa.large_binary()) if _is_string(column.type) else column).to_pylist()
+    return values
+
+
+def _decode(raw: bytes | None, where: str, intake: Intake) -> Any:
+    if raw is None:
+        return None
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        what = f"invalid utf-8 at byte {error.start} of the cell: {raw[error.start : error.end].hex(' ')}"
+        if intake.errors == "replace":
+            text = raw.decode("utf-8", "replace")
+            intake.report.replace(f"{where}: {what}", text.count("\ufffd") - raw.count(b"\xef\xbf\xbd"))
+            return text
+        intake.refuse(BadInputError(where, what, reason="undecodable"), mended_by="skip|replace")
+        return _REFUSED

@@ -1,0 +1,205 @@
+"""PythonDocs: the English documentation inside every CPython, a corpus of about 2 MB that needs no download.
+
+pydoc's topics and the standard library's docstrings are read from source files with `ast`; nothing is imported, so
+what a module does on import, or lacks on this system, does not matter.
+"""
+
+import ast
+import hashlib
+import inspect
+import platform
+import re
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from spanloom.settings.task import PythonDocs
+from spanloom.tasks.heldout import Split, check_share, text_is_heldout
+from spanloom.tasks.read_report import BadInputError, ReadReport
+
+LEAST_BYTES = 500_000
+"""Less text than this means a Python whose library was stripped, and is an error."""
+
+_TOPICS = Path("pydoc_data", "topics.py")
+_LEFT_OUT = {
+    "test", "tests", "idle_test",  # docstrings of tests say little
+    "lib2to3", "pydoc_data", "_bundled",  # grammar fixtures; the topics, read otherwise; other people's wheels
+    "site-packages", "dist-packages", "lib-dynload", "__pycache__",
+}  # fmt: skip
+_UNDERLINE = re.compile(r"^([*=\-~^#\"])\1{2,}$")
+
+
+@dataclass
+class Collected:
+    """All documents of a standard library in order, with what was left out."""
+
+    documents: list[str] = field(default_factory=list)
+    files: int = 0
+    duplicates: int = 0
+    unparsed: list[str] = field(default_factory=list)
+    topics: int = 0
+
+
+def read_python_docs(
+    source: PythonDocs, split: Split, report: ReadReport, stdlib: Path | None = None
+) -> Iterator[list[str]]:
+    """The documents of a part: sections of pydoc topics, then docstrings by file and place in it; no text twice.
+
+    A document's own text decides its part, so that the same text never is in both, whatever the Python version.
+    `stdlib`: the library's folder; unset: this interpreter's. Raises BadInputError where there is no such text.
+    """
+    check_share(source.heldout_share)
+    folder = library_folder() if stdlib is None else stdlib
+    collected = collect(folder)
+    report.files += collected.files
+    if collected.duplicates:
+        report.skip("duplicate", count=collected.duplicates)
+    for name in collected.unparsed:
+        report.skip("does not parse", name)
+    if not collected.topics:
+        report.note("no topics", f"{folder / _TOPICS} is absent: docstrings only")
+    held = split == "heldout"
+    texts = [text for text in collected.documents if text_is_heldout(text, source.heldout_share) == held]
+    report.give(texts)
+    report.documents += len(texts)
+    yield texts
+
+
+def library_folder() -> Path:
+    """Where this interpreter's standard library stands as source files. Raises BadInputError where it does not."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    if not folder.is_dir():
+        what = "the standard library is no folder of source files (it may be zipped or frozen)"
+        raise BadInputError(str(folder), what, "Use a full CPython, or train on text of your own: --text FILES")
+    return folder
+
+
+@lru_cache(maxsize=2)  # both splits come out of one pass, which takes some seconds of parsing
+def collect(folder: Path, least_bytes: int = LEAST_BYTES) -> Collected:
+    """Read the library at `folder`. Raises BadInputError where it holds less than `least_bytes` of text."""
+    collected = Collected()
+    seen: set[str] = set()
+    topics = folder / _TOPICS
+    if topics.is_file():
+        collected.files += 1
+        try:
+            _add_topics(_read_topics(topics), collected, seen)
+        except (SyntaxError, ValueError) as error:
+            collected.unparsed.append(f"{topics}: {error}")
+    for path in source_files(folder):
+        collected.files += 1
+        try:
+            for text in docstrings(path.read_bytes()):
+                _add(text, collected, seen)
+        except (SyntaxError, ValueError, RecursionError, OSError) as error:
+            collected.unparsed.append(f"{path}: {error}")
+    size = sum(map(len, collected.documents))
+    if size < least_bytes:
+        raise BadInputError(
+            str(folder),
+            f"only {size:,} characters of documentation in {collected.files} source files: this Python's library "
+            "came without sources or without docstrings",
+            "Use a full CPython, or train on text of your own: --text FILES",
+        )
+    return collected
+
+
+def fingerprint(folder: Path) -> str:
+    """What decides the documents: the Python version and the content of every file read, as sha256 hex."""
+    digest = hashlib.sha256(platform.python_version().encode())
+    for path in (folder / _TOPICS, *source_files(folder)):
+        if path.is_file():
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def source_files(folder: Path) -> list[Path]:
+    """The library's Python files in order of their paths, without tests, third-party packages and fixtures."""
+    found: list[Path] = []
+    folders = [folder]
+    while folders:
+        for path in folders.pop().iterdir():
+            if path.name in _LEFT_OUT or path.is_symlink():
+                continue
+            if path.is_dir():
+                folders.append(path)
+            elif path.suffix == ".py":
+                found.append(path)
+    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def docstrings(code: bytes) -> Iterator[str]:
+    """The docstrings of a module, its classes and functions, in order, with their indentation taken off.
+
+    Raises SyntaxError or ValueError for what is no Python of this version.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in other people's code
+        tree = ast.parse(code)
+    nodes: list[ast.AST] = [tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False)
+            if text and (text := inspect.cleandoc(text)):
+                yield text
+        if not isinstance(node, ast.expr):
+            nodes += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.excepthandler)][
+                ::-1
+            ]
+
+
+def _read_topics(path: Path) -> dict[str, str]:
+    """The dictionary that the file assigns to `topics`. Raises SyntaxError or ValueError where there is none."""
+    for node in ast.parse(path.read_bytes()).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == "topics" for target in targets):
+            topics = ast.literal_eval(node.value)  # type: ignore[attr-defined]
+            if isinstance(topics, dict):
+                return {str(name): str(text) for name, text in topics.items()}
+    raise ValueError("no dictionary named topics")
+
+
+def _add_topics(topics: dict[str, str], collected: Collected, seen: set[str]) -> None:
+    """Add the sections of all topics, without paragraphs that an earlier topic has: topics repeat each other's parts.
+
+    Longest topic first, so that the whole stays whole and the extracts go.
+    """
+    paragraphs_seen: set[str] = set()
+    for name in sorted(topics, key=lambda name: (-len(topics[name]), name)):
+        collected.topics += 1
+        for section in sections(topics[name]):
+            kept = []
+            for paragraph in section.split("\n\n"):
+                key = " ".join(paragraph.split())
+                if key not in paragraphs_seen:
+                    kept.append(paragraph)
+                paragraphs_seen.add(key)
+            text = "\n\n".join(kept).strip("\n")
+            _add(text if any(not _is_heading(paragraph) for paragraph in kept) else "", collected, seen)
+
+
+def sections(text: str) -> list[str]:
+    """A topic cut before each of its underlined headings."""
+    lines = text.split("\n")
+    starts = [0] + [i for i in range(1, len(lines) - 1) if _UNDERLINE.match(lines[i + 1]) and not lines[i - 1].strip()]
+    ends = [*starts[1:], len(lines)]
+    return ["\n".join(lines[start:end]) for start, end in zip(starts, ends, strict=True) if end > start]
+
+
+def _is_heading(paragraph: str) -> bool:
+    lines = paragraph.strip("\n").split("\n")
+    return not lines[0] or (len(lines) == 2 and bool(_UNDERLINE.match(lines[1])))
+
+
+def _add(text: str, collected: Collected, seen: set[str]) -> None:
+    key = " ".join(text.split())
+    if not key or key in seen:
+        collected.duplicates += 1
+        return
+    seen.add(key)
+    collected.documents.append(text)

@@ -1,0 +1,133 @@
+"""Tables as text: csv with quotes as RFC 4180 has them, tsv without quoting, with or without a header row."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Literal
+
+import numpy as np
+
+from spanloom.tasks import templates
+from spanloom.tasks.heldout import Part
+from spanloom.tasks.read_report import BadInputError, Intake
+from spanloom.tasks.text_lines import TextFile
+
+Header = Literal["auto", "yes", "no"]
+Record = tuple[int, list[str]]
+"""Line number and cells."""
+
+_BATCH = 1024
+_LONGEST_FIELD = 2**31 - 1
+
+
+def table_rows(
+    file: TextFile, delimiter: str, wanted: Sequence[str], header: Header, part: Part, intake: Intake
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line number, {wanted column: cell}) of each row of the part.
+
+    Raises BadInputError for columns that do not exist; and, unless bad input is skipped, for rows with more or fewer
+    cells than the first, and quotes that do not close.
+    """
+    records = _csv_records(file, intake) if delimiter == "," else _tsv_records(file)
+    first = next(records, None)
+    if first is None:
+        return
+    columns, has_header = _columns(first[1], wanted, header, f"{file.path}:{first[0]}")
+    width = len(first[1])
+    if not has_header:
+        intake.report.note("no header row", f"{file.path}: no header row; the first row of data is {_shown(first[1])}")
+        records = chain([first], records)
+    while batch := list(islice(records, _BATCH)):
+        for keep, (line, cells) in zip(part.mask(len(batch)), batch, strict=True):
+            if not keep:
+                continue
+            if len(cells) != width:
+                where = "the header" if has_header else "the first row"
+                what = f"{len(cells)} columns where {where} has {width}: {_shown(cells)}"
+                intake.refuse(BadInputError(f"{file.path}:{line}", what, reason="ragged row"))
+                continue
+            yield line, {name: cells[place] for name, place in columns.items()}
+
+
+def _columns(first: list[str], wanted: Sequence[str], header: Header, where: str) -> tuple[dict[str, int], bool]:
+    """The place of each wanted column, and whether the first row is a header."""
+    absent = [name for name in wanted if name not in first]
+    numbers = [name for name in wanted if name.isdecimal()]
+    has_header = header == "yes" or (header == "auto" and not absent)
+    if header == "auto" and absent and len(numbers) < len(wanted):
+        raise _no_such_column(first, absent, where)
+    places = {}
+    for name in wanted:
+        if has_header and first.count(name) == 1:
+            places[name] = first.index(name)
+        elif has_header and first.count(name) > 1:
+            raise BadInputError(where, f"{first.count(name)} columns are named {name!r}", "Use column numbers, from 0")
+        elif not name.isdecimal():
+            raise _no_such_column(first, absent, where)
+        elif int(name) >= len(first):
+            what = f"no column {name}: the table has {len(first)}, numbered from 0; the first row is {_shown(first)}"
+            raise BadInputError(where, what, "Use a number that exists", reason="missing column")
+        else:
+            places[name] = int(name)
+    return places, has_header
+
+
+def _no_such_column(first: list[str], absent: list[str], where: str) -> BadInputError:
+    error = templates.missing(next(name for name in absent if not name.isdecimal()), first, "column")
+    fix = error.fix
+    if absent == ["inputs", "targets"] or absent == ["targets", "inputs"]:
+        fix = "If this is a header row, name two of its columns with --inputs and --targets"
+        if len(first) >= 2:
+            fix = f"If the table has no header row: --inputs 0 --targets 1. {fix}"
+    elif absent == ["text"] and len(first) == 1:
+        fix = "If the table has no header row: --field 0"
+    what = f"no column {absent[0]!r}; the first row is {_shown(first)}"
+    if "did you mean" in str(error):
+        what, fix = str(error), error.fix
+    return BadInputError(where, what, fix, reason="missing column")
+
+
+def _tsv_records(file: TextFile) -> Iterator[Record]:
+    """Lines cut at tabs. Quotes are characters like any other: TSV in the wild holds unbalanced ones."""
+    for block in file.line_blocks():
+        for batch in file.decode_block(block, np.ones(block.count, dtype=np.bool_)):
+            for number, line in batch:
+                yield number, line.split("\t")
+
+
+def _csv_records(file: TextFile, intake: Intake) -> Iterator[Record]:
+    if csv.field_size_limit() < _LONGEST_FIELD:
+        csv.field_size_limit(_LONGEST_FIELD)  # documents are longer than the module's 128 KiB; it has no other way
+    reader = csv.reader(file.lines_for_csv(), strict=True)
+    while True:
+        start = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            span = f"{start}-{reader.line_num}" if reader.line_num > start else f"{start}"
+            what = "a quote opens and never closes" if "unexpected end" in str(error) else f"broken CSV ({error})"
+            fix = "If the file has no quoting, it may be a TSV: --format tsv" if "quote" in what else ""
+            bad = BadInputError(f"{file.path}:{span}", what, fix, reason="broken CSV row")
+            intake.refuse(bad, count=max(1, reader.line_num - start + 1))
+            continue
+        if not any(cells):
+            intake.report.skip("empty")
+        elif all(map(_is_clean, cells)):
+            yield start, cells
+        else:
+            intake.report.skip("undecodable", f"{file.path}:{start}: invalid {file.encoding} in the row")
+
+
+def _is_clean(cell: str) -> bool:
+    """Whether no undecodable byte was smuggled through as a lone surrogate, see `TextFile.lines_for_csv`."""
+    try:
+        cell.isascii() or cell.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(cells: list[str]) -> str:
+    return "(" + ", ".join(repr(cell[:40]) for cell in cells[:8]) + (", ...)" if len(cells) > 8 else ")")

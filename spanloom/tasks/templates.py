@@ -1,0 +1,133 @@
+"""Which text a row gives: a field's name ('text', 'meta.title') or a template ('{title}\\n{text}')."""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
+_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
+
+
+class FieldError(ValueError):
+    """A row that does not give the text asked for; `reason` is short, for counting, `fix` says what to do."""
+
+    def __init__(self, what: str, fix: str, reason: str) -> None:
+        super().__init__(what)
+        self.fix = fix
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Template:
+    """Text with fields in it, or one field alone."""
+
+    parts: tuple[str, ...]
+    """Literal text at even places, field names at odd ones."""
+    is_field: bool
+    """One field alone, whose value must be text; a template also takes numbers and booleans."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields, in order of appearance."""
+        return self.parts[1::2]
+
+    def render(self, row: Mapping[str, Any]) -> str:
+        """The row's text. Raises FieldError for a missing field, and for one whose value is no text."""
+        if self.is_field:
+            return _text(value_of(row, self.parts[1]), self.parts[1])
+        values = (_written(value_of(row, name), name) if place % 2 else name for place, name in enumerate(self.parts))
+        return "".join(values)
+
+
+def parse(text: str) -> Template:
+    """A template: '{name}' stands for a field, '{{' and '}}' for braces; '\\\\n' and '\\\\t', as typed in a shell, for
+    a newline and a tab. Text without braces is a field's name. Raises ValueError for a lone brace.
+    """
+    if "{" not in text and "}" not in text:
+        return Template(("", text), is_field=True)
+    parts, literal, end = [], "", 0
+    for match in _TOKEN.finditer(text):
+        literal += text[end : match.start()]
+        end = match.end()
+        if match[1]:
+            parts += [_unescape(literal), match[1]]
+            literal = ""
+        elif match[0] in ("{{", "}}"):
+            literal += match[0][0]
+        else:
+            raise ValueError(f"template {text!r} has a lone {match[0]!r} at {match.start()}: write {match[0] * 2!r}")
+    parts.append(_unescape(literal + text[end:]))
+    if len(parts) == 1:
+        raise ValueError(f"template {text!r} names no field: write one in braces, such as '{{text}}'")
+    return Template(tuple(parts), is_field=False)
+
+
+def value_of(row: Mapping[str, Any], name: str) -> Any:
+    """A field's value: by its very name, else a path of names and list positions joined by dots.
+
+    Raises FieldError, naming the fields that exist and the nearest one.
+    """
+    if name in row:
+        return row[name]
+    value: Any = row
+    for depth, key in enumerate(name.split(".")):
+        if isinstance(value, Mapping) and key in value:
+            value = value[key]
+        elif isinstance(value, Sequence) and not isinstance(value, str) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            inside = ".".join(name.split(".")[:depth])
+            names = [str(key) for key in value] if isinstance(value, Mapping) else []
+            raise missing(name, [f"{inside}.{key}" if inside else key for key in names])
+    return value
+
+
+def missing(name: str, names: Iterable[str], what: str = "field") -> FieldError:
+    """The error for a field or column that does not exist among `names`."""
+    names = list(names)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    lower = [other for other in names if other.lower() == name.lower()]
+    hint = f"; did you mean {(lower or near)[0]!r}?" if lower or near else ""
+    shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "") or "none"
+    example = (lower or near or names[:1] or ["NAME"])[0]
+    return FieldError(
+        f"no {what} {name!r}; the {what}s are {shown}{hint}",
+        f"Name one that exists (such as {example!r}) or a template such as '{{{example}}}'",
+        f"missing {what} {name!r}",
+    )
+
+
+def _text(value: Any, name: str) -> str:
+    if isinstance(value, str):
+        return value
+    kind = _kind(value)
+    fix = "Leave such rows out" if value is None else ""
+    if isinstance(value, bool | int | float):
+        fix = f"To write it as text use the template '{{{name}}}'"
+    elif isinstance(value, Mapping):
+        inner = next(iter(value), "NAME")
+        fix = f"Name a field inside, such as '{name}.{inner}'"
+    raise FieldError(f"field {name!r} is {kind}, not text", fix, f"field {name!r} is {_kind(value, brief=True)}")
+
+
+def _written(value: Any, name: str) -> str:
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return _text(value, name)
+
+
+def _kind(value: Any, *, brief: bool = False) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float):
+        return "a number" if brief else f"a number or boolean ({value!r})"
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list" if isinstance(value, Sequence) and not isinstance(value, bytes) else f"{type(value).__name__}"
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\[nt\\]", lambda match: _ESCAPES[match[0]], text)

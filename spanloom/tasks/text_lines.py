@@ -1,0 +1,191 @@
+"""Lines of a text file, split as bytes and decoded many at a time; one line at a time only where bytes are bad."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, compress
+
+import numpy as np
+import numpy.typing as npt
+
+from spanloom.tasks import compression, encodings
+from spanloom.tasks.read_report import BadInputError, Intake
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LineBlock:
+    """Consecutive whole lines as they stand in the file, and where they stand."""
+
+    raw: bytes
+    first_line: int
+    offset: int
+
+    @property
+    def count(self) -> int:
+        """Lines in the block."""
+        return self.raw.count(b"\n") + (not self.raw.endswith(b"\n"))
+
+    def lines(self) -> list[bytes]:
+        """The lines without their ends, LF or CR LF."""
+        lines = self.raw.replace(b"\r\n", b"\n").split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        return lines
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """(line number from 1, byte offset in the decompressed file) of each line."""
+        lengths = (len(line) + 1 for line in self.raw.split(b"\n"))
+        return enumerate(accumulate(lengths, initial=self.offset), self.first_line)
+
+
+class TextFile:
+    """One open text file: its blocks of lines, and how they are decoded."""
+
+    def __init__(self, path: str, intake: Intake, block_size: int = compression.BLOCK) -> None:
+        """Looks at the file's first bytes. Raises BadInputError where they contradict the settings."""
+        self.path = path
+        self._intake = intake
+        self._mixed = False
+        kind = compression.compression_of(path, intake.report)
+        self._pieces = compression.blocks(path, kind, block_size)
+        head = b""
+        while len(head) < encodings.HEAD and (piece := next(self._pieces, b"")):
+            head += piece
+        self.is_empty = not head
+        self._of_what = "decompressed text" if kind else "file"
+        self.encoding, mark = encodings.resolve(path, head[: encodings.HEAD], encodings.codec_name(intake.encoding))
+        self._head, self._offset = head[mark:], mark
+        intake.report.files += 1
+
+    def line_blocks(self) -> Iterator[LineBlock]:
+        """The file's lines, some at a time. An unfinished line before damage in a compressed file is left out."""
+        pieces = self._all_pieces()
+        if not encodings.splits_at_newline_bytes(self.encoding):
+            pieces = self._transcoded(pieces)
+        rest: list[bytes] = []  # pieces of a line that is not finished, joined once: a line may be 200 MB long
+        line, offset = 1, self._offset
+        for piece in pieces:
+            end = piece.rfind(b"\n") + 1
+            if not end:
+                rest.append(piece)
+                continue
+            raw = b"".join((*rest, piece[:end]))
+            rest = [piece[end:]] if end < len(piece) else []
+            del piece
+            yield LineBlock(raw, line, offset)
+            line, offset = line + raw.count(b"\n"), offset + len(raw)
+        if rest:
+            yield LineBlock(b"".join(rest), line, offset)
+
+    def whole(self) -> str | None:
+        """The whole file as one text, line ends made LF; None if it is refused."""
+        pieces = self._all_pieces()
+        if not encodings.splits_at_newline_bytes(self.encoding):
+            pieces = self._transcoded(pieces)
+        text = self.decode(b"".join(pieces), 1, self._offset)
+        return text if text is None else text.replace("\r\n", "\n")
+
+    def decode_block(self, block: LineBlock, wanted: Mask) -> Iterator[list[tuple[int, str]]]:
+        """(line number, text) of the wanted lines of a block; blank ones are counted as 'empty', bad ones refused."""
+        lines = block.lines()
+        numbers = range(block.first_line, block.first_line + len(lines))
+        kept = [(number, line) for number, line in compress(zip(numbers, lines, strict=True), wanted) if _some(line)]
+        self._count_empty(int(wanted.sum()) - len(kept))
+        texts = self._decode_many([line for _, line in kept])
+        if texts is not None:
+            yield list(zip((number for number, _ in kept), texts, strict=True))
+            return
+        for text, (number, _) in self._decode_slowly(block, wanted):
+            yield [(number, text)]
+
+    def decode_texts(self, block: LineBlock, wanted: Mask) -> Iterator[list[str]]:
+        """Like `decode_block`, the texts alone: the fast way for plain text."""
+        kept = list(compress(block.lines(), wanted))
+        some = [line for line in kept if line and not line.isspace()]
+        self._count_empty(len(kept) - len(some))
+        texts = self._decode_many(some)
+        if texts is not None:
+            yield texts
+            return
+        for text, _ in self._decode_slowly(block, wanted):
+            yield [text]
+
+    def lines_for_csv(self) -> Iterator[str]:
+        """All lines with their ends, for a reader of rows that may span lines. Undecodable lines are mended or raise;
+        with errors=skip their bad bytes become lone surrogates, so that the row that holds them can be left out.
+        """
+        for block in self.line_blocks():
+            lines = block.lines()
+            texts = self._decode_many(lines)
+            if texts is not None:
+                yield from (text + "\n" for text in texts)
+            elif self._intake.errors == "skip":
+                yield from (line.decode(self.encoding, "surrogateescape") + "\n" for line in lines)
+            else:
+                places = zip(lines, block.places(), strict=False)
+                yield from (f"{self.decode(line, number, offset)}\n" for line, (number, offset) in places)
+
+    def decode(self, raw: bytes, line: int, offset: int) -> str | None:
+        """One text; where it is undecodable, what the settings say: raise, mend and count, or None and count."""
+        try:
+            return raw.decode(self.encoding)
+        except UnicodeDecodeError as error:
+            line += raw[: error.start].count(b"\n")
+            where = f"{self.path}:{line}"
+            bad = raw[error.start : error.end].hex(" ")
+            what = f"invalid {self.encoding} at byte {offset + error.start} of the {self._of_what}: {bad}"
+            if self._intake.errors == "replace":
+                text = raw.decode(self.encoding, "replace")
+                already = raw.count("\ufffd".encode(self.encoding)) if self.encoding == "utf-8" else 0
+                self._intake.report.replace(f"{where}: {what}", text.count("\ufffd") - already)
+                return text
+            start = raw.rfind(b"\n", 0, error.start) + 1
+            end = raw.find(b"\n", error.start)
+            bad_line = raw[start : end if end >= 0 else len(raw)]
+            mixed = self._mixed or not raw[: error.start].isascii()
+            what = f"{what} ({error.reason}) after {bad_line[max(0, error.start - start - 20) : error.start - start]!r}"
+            advice = encodings.guess(bad_line, self.encoding, mixed)
+            self._intake.refuse(BadInputError(where, what, advice, reason="undecodable"), mended_by="skip|replace")
+            return None
+
+    def _decode_many(self, lines: list[bytes]) -> list[str] | None:
+        """The lines as texts, or None if one of them is undecodable."""
+        joined = b"\n".join(lines)
+        try:
+            texts = joined.decode(self.encoding).split("\n") if lines else []
+        except UnicodeDecodeError:
+            return None
+        self._mixed = self._mixed or not joined.isascii()
+        return texts if len(texts) == len(lines) else None
+
+    def _decode_slowly(self, block: LineBlock, wanted: Mask) -> Iterator[tuple[str, tuple[int, int]]]:
+        for line, (number, offset) in compress(zip(block.lines(), block.places(), strict=False), wanted):
+            text = self.decode(line, number, offset) if _some(line) else None
+            if text is not None:
+                self._mixed = self._mixed or not line.isascii()
+                yield text, (number, offset)
+
+    def _count_empty(self, count: int) -> None:
+        if count:
+            self._intake.report.skip("empty", count=count)
+
+    def _all_pieces(self) -> Iterator[bytes]:
+        if self._head:
+            yield self._head
+        self._head = b""
+        yield from self._pieces
+
+    def _transcoded(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        name, self.encoding = self.encoding, "utf-8"
+        intake = self._intake
+        try:
+            yield from encodings.to_utf8(self.path, pieces, name, intake.errors, self._offset, intake.report)
+        except BadInputError as error:
+            if error.reason != "undecodable":
+                raise
+            intake.refuse(error, mended_by="skip|replace")
+
+
+def _some(line: bytes) -> bool:
+    return bool(line) and not line.isspace()
