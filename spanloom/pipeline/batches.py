@@ -20,15 +20,30 @@ class Block:
     """(N,) real target tokens, end of sequence included. Ids never tell: 0 may stand inside a text."""
 
 
-def to_batch(block: Block) -> Batch:
+def pad_rows(rows: Sequence[np.ndarray], width: int, pad_id: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ids side by side, (N, width) int32, and their lengths, (N,) int64.
+
+    Raises ValueError, with their number and the longest, if rows are longer than `width`.
+    """
+    lengths_N = np.array([len(row) for row in rows], np.int64)
+    if (longest := int(lengths_N.max(initial=0))) > width:
+        too_long = np.count_nonzero(lengths_N > width)
+        raise ValueError(f"{too_long} of {len(rows)} rows are longer than {width} tokens; the longest has {longest}")
+    padded_NxW = np.full((len(rows), width), pad_id, np.int32)
+    for padded, row in zip(padded_NxW, rows, strict=True):
+        padded[: len(row)] = row
+    return padded_NxW, lengths_N
+
+
+def to_batch(block: Block, bos_id: int = 0) -> Batch:
     """T5X's fields of an encoder-decoder batch, all int32.
 
     encoder_input_tokens (N, S); decoder_target_tokens (N, T); decoder_input_tokens (N, T), the targets shifted right
-    with 0 first; decoder_loss_weights (N, T), 1 at each real target token.
+    with `bos_id` first; decoder_loss_weights (N, T), 1 at each real target token.
     """
     targets_NxT = block.targets
     shifted_NxT = np.empty_like(targets_NxT)
-    shifted_NxT[:, :1] = 0
+    shifted_NxT[:, :1] = bos_id
     shifted_NxT[:, 1:] = targets_NxT[:, :-1]
     weights_NxT = np.arange(targets_NxT.shape[1]) < block.target_lengths[:, None]
     return {

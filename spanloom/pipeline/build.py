@@ -9,7 +9,6 @@ Where one shard ends and the next begins follows from the text alone (a shard cl
     <store>.building/store/             the shards, and in the end meta.json; renamed to <store>
 """
 
-import dataclasses
 import hashlib
 import json
 import re
@@ -27,7 +26,8 @@ from spanloom.pipeline.meta import check_file, shard_entry, total_counts, write_
 from spanloom.pipeline.rows import Example, columns_of, encode_rows, fields_of
 from spanloom.pipeline.shards import Ragged, ragged, read_shard, token_dtype, write_shard
 from spanloom.settings.task import Task
-from spanloom.tasks.sources import ReadReport, read_examples
+from spanloom.tasks.read_report import ReadReport
+from spanloom.tasks.sources import read_examples
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 SHARD_BYTES = 32 * 2**20
@@ -112,7 +112,7 @@ class StoreBuilder:
             "counts": total_counts(entries, columns_of(self.task)),
             "shards": entries,
             "probes": probes,
-            "report": dataclasses.asdict(self.report),
+            "report": self.report.to_dict(),
         }
         self._drop_other_files({entry["file"] for entry in entries})
         write_meta(self.building / "store", meta)

@@ -31,7 +31,7 @@ class Column:
         if not 0 <= start <= stop <= self.num_tokens:
             raise IndexError(f"tokens {start}..{stop} of a stream of {self.num_tokens}")
         first = int(np.searchsorted(self._first_token, start, side="right")) - 1
-        pieces = []
+        pieces: list[np.ndarray] = []
         for shard in range(first, len(self.shards)):
             begin = int(self._first_token[shard])
             if begin >= stop and pieces:

@@ -14,7 +14,7 @@ from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys
 from spanloom.pipeline.store import Store, open_or_build
 from spanloom.settings.run import Run
 from spanloom.settings.task import SpanCorruption, Task
-from spanloom.tasks.sources import ReadReport
+from spanloom.tasks.read_report import ReadReport
 from spanloom.tasks.span_corruption import lengths_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary

@@ -6,8 +6,8 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from io import BufferedWriter
 from pathlib import Path
-from typing import BinaryIO
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
@@ -26,7 +26,7 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+def write_file(path: Path, write: Callable[[BufferedWriter], object]) -> None:
     """Writes a file under a temporary name, syncs it and renames it: under `path` it is whole or absent.
 
     Raises StorageError, and leaves no partial file, when the disk is full.

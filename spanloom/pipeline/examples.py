@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from spanloom.pipeline.batches import Block
+from spanloom.pipeline.batches import Block, pad_rows
 from spanloom.pipeline.chunks import chunks_of
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.store import Store
@@ -99,14 +99,9 @@ class PairExamples:
         return self._targets.row(example).astype(np.int32)
 
     def _padded(self, column: Column, examples_N: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-        rows_NxW = np.full((len(examples_N), width), self._vocabulary.pad_id, np.int32)
-        lengths_N = np.empty(len(examples_N), np.int64)
-        for row, example in enumerate(examples_N.tolist()):
-            ids = column.row(example)[: width - 1]
-            rows_NxW[row, : len(ids)] = ids
-            rows_NxW[row, len(ids)] = self._vocabulary.eos_id
-            lengths_N[row] = len(ids) + 1
-        return rows_NxW, lengths_N
+        eos = np.array([self._vocabulary.eos_id], np.int32)
+        rows = [np.concatenate([column.row(example)[: width - 1], eos]) for example in examples_N.tolist()]
+        return pad_rows(rows, width, self._vocabulary.pad_id)
 
 
 @dataclass(frozen=True)

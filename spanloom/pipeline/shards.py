@@ -6,8 +6,8 @@ lengths; `pyarrow` and `datasets.Dataset.from_file` read the same file.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +49,7 @@ def write_shard(path: Path, columns: Mapping[str, Ragged]) -> None:
     arrays = {name: _to_arrow(column) for name, column in columns.items()}
     batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
-    def write(file: BinaryIO) -> None:
+    def write(file: BufferedWriter) -> None:
         with pa.ipc.new_stream(pa.PythonFile(file, mode="w"), batch.schema) as writer:
             writer.write_batch(batch)
 
@@ -74,7 +74,7 @@ def read_shard(path: Path) -> dict[str, Ragged]:
 
 
 def _from_arrow(path: Path, array: pa.Array) -> Ragged:
-    if not pa.types.is_large_list(array.type) or array.null_count:
+    if not isinstance(array, pa.LargeListArray) or array.null_count:
         raise DamagedStoreError(f"{path} holds {array.type} where lists of token ids must be")
     return Ragged(
         array.values.to_numpy(zero_copy_only=True),

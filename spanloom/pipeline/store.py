@@ -15,7 +15,8 @@ from spanloom.pipeline.fingerprint import changes, probes_changed, settings_fing
 from spanloom.pipeline.meta import check_file, read_meta
 from spanloom.pipeline.shards import DamagedStoreError, read_shard
 from spanloom.settings.task import Task
-from spanloom.tasks.sources import BadInputError, ReadReport, source_fingerprint
+from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.sources import source_fingerprint
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class Store:
     @property
     def report(self) -> ReadReport:
         """What was read, skipped and repaired when the store was built."""
-        return ReadReport(**self.meta["report"])
+        return ReadReport.from_dict(self.meta["report"])
 
     def verify(self) -> None:
         """Reads every byte; raises DamagedStoreError if one is not as it was written."""

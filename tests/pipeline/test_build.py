@@ -1,0 +1,213 @@
+import errno
+import os
+import random
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import build_store_process
+import numpy as np
+import pytest
+from build_store_process import build_store
+from pipeline_data import sentences, text_task
+
+from spanloom.pipeline import build as build_module
+from spanloom.pipeline import shards as shards_module
+from spanloom.pipeline.durable import StorageError
+from spanloom.pipeline.store import open_or_build, open_store
+from spanloom.tasks.read_report import BadInputError
+from spanloom.vocabularies.build import build
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def start_process(corpus: str, directory: Path, **options) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": str(Path(build_store_process.__file__).parent)}
+    command = [sys.executable, build_store_process.__file__, corpus, str(directory)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options)
+
+
+def test_a_rebuilt_store_has_the_same_bytes(tmp_path, write_texts):
+    corpus = write_texts(sentences(300))
+    build_store(corpus, tmp_path / "a")
+    build_store(corpus, tmp_path / "b")
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert len(content(tmp_path / "a")) > 10
+
+
+@pytest.mark.short
+def test_where_shards_are_cut_decides_nothing_about_the_stream(tmp_path, write_texts):
+    task = text_task(write_texts(sentences(200)))
+    stores = [
+        open_or_build(task, "train", tmp_path / str(size), build(task.vocabulary), shard_bytes=size)
+        for size in (1, 1000, 2**25)
+    ]
+    assert [len(store.meta["shards"]) for store in stores][::2] == [stores[0].num_rows, 1]
+    for store in stores[:2]:
+        np.testing.assert_array_equal(store.tokens, stores[2].tokens)
+        np.testing.assert_array_equal(store.offsets, stores[2].offsets)
+        assert store.meta["counts"] == stores[2].meta["counts"]
+
+
+def test_shards_are_cut_by_the_bytes_of_their_text(tmp_path, write_texts):
+    store = build_store(write_texts(sentences(300)), tmp_path / "a")
+    sizes = [entry["text_bytes"] for entry in store.meta["shards"]]
+    assert all(1500 <= size < 1500 + 500 for size in sizes[:-1])
+    assert sum(sizes) == store.text_bytes == store.num_tokens - store.num_rows  # bytes, and EOS after each document
+
+
+def test_progress_tells_how_far_it_is(tmp_path, write_texts):
+    told = []
+    store = build_store(write_texts(sentences(300)), tmp_path / "a", progress=told.append)
+    assert [step.finished for step in told] == [False] * (len(told) - 1) + [True]
+    last = told[-1]
+    assert (last.task, last.split) == ("text", "train")
+    assert (last.examples, last.text_bytes) == (store.num_rows, store.text_bytes)
+    assert (last.tokens, last.shards) == (store.num_tokens, len(store.meta["shards"]))
+
+
+def interrupt_after(monkeypatch, shards: int, error: BaseException) -> None:
+    """Makes the build fail in the middle of writing a later shard."""
+    written, write = [], shards_module.write_shard
+
+    def write_or_fail(path, columns):
+        if len(written) == shards:
+            path.with_name(path.name + ".part").write_bytes(b"half a shard")
+            raise error
+        written.append(path)
+        write(path, columns)
+
+    monkeypatch.setattr(build_module, "write_shard", write_or_fail)
+
+
+def test_a_build_goes_on_after_the_last_whole_shard(tmp_path, write_texts, monkeypatch):
+    corpus = write_texts(sentences(300))
+    whole = build_store(corpus, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 7, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            build_store(corpus, tmp_path / "a")
+    with pytest.raises(FileNotFoundError):
+        open_store(tmp_path / "a")
+    with monkeypatch.context() as patch:
+        rest = len(whole.meta["shards"]) - 7
+        interrupt_after(patch, rest, AssertionError("more shards were made again than were missing"))
+        build_store(corpus, tmp_path / "a")
+    assert content(tmp_path / "a") == content(tmp_path / "whole")
+    assert sorted(path.name for path in tmp_path.iterdir() if "a" == path.stem) == ["a", "a.lock"]
+
+
+def test_shards_left_behind_of_other_text_are_not_taken(tmp_path, write_texts, monkeypatch):
+    corpus = write_texts(sentences(300))
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 7, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            build_store(corpus, tmp_path / "a")
+    corpus = write_texts(sentences(300, seed=1))
+    build_store(corpus, tmp_path / "a")
+    build_store(corpus, tmp_path / "b")
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_damaged_shards_left_behind_are_made_again(tmp_path, write_texts, monkeypatch):
+    corpus = write_texts(sentences(300))
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 7, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            build_store(corpus, tmp_path / "a")
+    left = tmp_path / "a.building" / "store"
+    flipped = bytearray((left / "shard-00001.arrow").read_bytes())
+    flipped[-50] ^= 1
+    (left / "shard-00001.arrow").write_bytes(flipped)
+    (left / "shard-00002.arrow").unlink()
+    build_store(corpus, tmp_path / "a")
+    build_store(corpus, tmp_path / "b")
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_a_full_disk_is_an_error_that_leaves_no_store_and_the_next_build_goes_on(tmp_path, write_texts, monkeypatch):
+    corpus = write_texts(sentences(300))
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 3, OSError(errno.ENOSPC, "No space left on device"))
+        with pytest.raises(OSError, match="No space left"):
+            build_store(corpus, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+    build_store(corpus, tmp_path / "a").verify()
+
+
+def test_a_process_that_may_write_no_more_says_so(tmp_path, write_texts):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+    process = start_process(write_texts(sentences(100)), tmp_path / "a", preexec_fn=limit)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "StorageError: no room to write" in said
+    assert not (tmp_path / "a").exists()
+    assert not list(tmp_path.glob("a.building/store/*.part"))
+
+
+def test_bad_input_leaves_no_store(tmp_path, write_texts):
+    corpus = write_texts(sentences(100))
+    Path(corpus).write_text(Path(corpus).read_text() + '{"text": broken\n')
+    with pytest.raises(BadInputError, match="101"):
+        build_store(corpus, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_directory_with_other_files_is_left_alone(tmp_path, write_texts):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "thesis.txt").write_text("years of work")
+    with pytest.raises(StorageError, match=r"no part of a store \(thesis.txt\)"):
+        build_store(write_texts(sentences(10)), tmp_path / "a")
+    assert (tmp_path / "a" / "thesis.txt").read_text() == "years of work"
+
+
+def test_two_processes_that_build_one_store_are_both_right(tmp_path, write_texts):
+    corpus = write_texts(sentences(1000))
+    processes = [start_process(corpus, tmp_path / "a") for _ in range(3)]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    assert sum("waiting for another process" in said for _, said in outputs) >= 1
+    build_store(corpus, tmp_path / "alone")
+    assert content(tmp_path / "a") == content(tmp_path / "alone")
+
+
+def kill_and_reopen(tmp_path: Path, corpus: str, expected: dict[str, bytes], number: int, chance: random.Random) -> bool:
+    """Kills a building process at a random moment, then opens its store; says whether the kill came before the end."""
+    directory = tmp_path / f"killed-{number}"
+    process = start_process(corpus, directory)
+    assert process.stdout is not None and process.stdout.readline() == "started\n"
+    time.sleep(chance.uniform(0, 1.0))
+    process.kill()
+    rest, _ = process.communicate()
+    if directory.exists():
+        assert content(directory) == expected
+    build_store(corpus, directory)
+    assert content(directory) == expected
+    assert sorted(path.name for path in tmp_path.glob(f"{directory.name}*")) == [directory.name, f"{directory.name}.lock"]
+    return "built" not in rest
+
+
+def kill_many(tmp_path, write_texts, times: int) -> None:
+    seed = int(os.environ.get("SPANLOOM_KILL_SEED", time.time_ns() % 2**32))
+    print(f"SPANLOOM_KILL_SEED={seed}")
+    chance = random.Random(seed)
+    corpus = write_texts(sentences(2000))
+    build_store(corpus, tmp_path / "whole")
+    expected = content(tmp_path / "whole")
+    killed = [kill_and_reopen(tmp_path, corpus, expected, number, chance) for number in range(times)]
+    assert any(killed)
+
+
+def test_kills_at_random_moments_leave_a_store_that_is_whole_or_none(tmp_path, write_texts):
+    kill_many(tmp_path, write_texts, 4)
+
+
+@pytest.mark.slow
+def test_many_kills_at_random_moments(tmp_path, write_texts):
+    kill_many(tmp_path, write_texts, 40)

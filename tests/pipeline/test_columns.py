@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+from pipeline_data import column_of
+
+SHARDS = ([[5, 6, 7], [], [8]], [[9, 10]], [[], [11, 12, 13, 14]])
+FLAT = np.arange(5, 15)
+LENGTHS = [3, 0, 1, 2, 0, 4]
+
+
+@pytest.fixture(params=["one shard", "three shards", "one and an empty one"])
+def column(request):
+    if request.param == "one shard":
+        return column_of([row for shard in SHARDS for row in shard])
+    return column_of(*SHARDS) if request.param == "three shards" else column_of([], *SHARDS, [])
+
+
+@pytest.mark.short
+def test_any_slice_is_that_of_the_flat_stream(column):
+    assert (column.num_tokens, column.num_rows) == (10, 6)
+    for start in range(11):
+        for stop in range(start, 11):
+            np.testing.assert_array_equal(column.slice(start, stop), FLAT[start:stop])
+
+
+def test_slices_outside_are_refused(column):
+    for start, stop in ((-1, 2), (3, 2), (0, 11)):
+        with pytest.raises(IndexError):
+            column.slice(start, stop)
+
+
+def test_windows_equal_slices(column):
+    starts = np.array([7, 0, 2, 5, 5])
+    np.testing.assert_array_equal(column.windows(starts, 3), FLAT[starts[:, None] + np.arange(3)])
+    assert column.windows(starts, 3).dtype == np.uint16
+
+
+def test_rows_lengths_and_offsets(column):
+    starts = np.concatenate([[0], np.cumsum(LENGTHS)])
+    np.testing.assert_array_equal(column.lengths(), LENGTHS)
+    np.testing.assert_array_equal(column.offsets(), starts)
+    np.testing.assert_array_equal(column.row_starts(np.arange(7)), starts)
+    for row in range(6):
+        np.testing.assert_array_equal(column.row(row), FLAT[starts[row] : starts[row + 1]])
+
+
+def test_an_empty_column():
+    column = column_of()
+    assert (column.num_tokens, column.num_rows) == (0, 0)
+    assert len(column.to_numpy()) == len(column.lengths()) == 0
+    np.testing.assert_array_equal(column.offsets(), [0])
+    np.testing.assert_array_equal(column.row_starts(np.array([0])), [0])

@@ -1,0 +1,76 @@
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from spanloom.pipeline.durable import StorageError, locked, write_file
+
+
+def test_a_file_is_whole_under_its_name(tmp_path):
+    write_file(tmp_path / "a", lambda file: file.write(b"abc"))
+    write_file(tmp_path / "a", lambda file: file.write(b"defg"))
+    assert (tmp_path / "a").read_bytes() == b"defg"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path):
+    write_file(tmp_path / "a", lambda file: file.write(b"abc"))
+
+    def fail(file):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_file(tmp_path / "a", fail)
+    assert (tmp_path / "a").read_bytes() == b"abc"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_full_disk_is_said_with_its_place_and_the_way_on(tmp_path):
+    def fail(file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(StorageError, match=r"no room to write .*a .*Free some room.*--out"):
+        write_file(tmp_path / "a", fail)
+    assert os.listdir(tmp_path) == []
+
+
+def test_other_errors_stay_what_they_are(tmp_path):
+    def fail(file):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with pytest.raises(PermissionError):
+        write_file(tmp_path / "a", fail)
+
+
+def test_a_lock_keeps_other_processes_out_until_its_holder_dies(tmp_path):
+    path = tmp_path / "a.lock"
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom spanloom.pipeline.durable import locked\n"
+        f"with locked(Path({str(path)!r}), lambda: None):\n    print('held', flush=True)\n    time.sleep(60)\n"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        waited = []
+
+        def waiting():
+            waited.append(1)
+            holder.kill()
+
+        with locked(path, waiting):
+            assert waited == [1]
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+    def no_locks(descriptor, flags):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(StorageError, match="no file locks"), locked(tmp_path / "a.lock", lambda: None):
+        pass

@@ -1,0 +1,86 @@
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+import pytest
+
+from spanloom.pipeline.prefetch import prefetch
+
+
+def make(step):
+    return {"step": step}
+
+
+def no_thread_left():
+    for _ in range(100):
+        if not [thread for thread in threading.enumerate() if "grain" in thread.name]:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("ahead", [0, 1, 2, 7])
+def test_batches_come_in_order(ahead):
+    assert [batch["step"] for batch in prefetch(make, 3, 40, ahead)] == list(range(3, 40))
+    assert no_thread_left()
+
+
+def test_no_steps_no_batches():
+    assert list(prefetch(make, 5, 5)) == []
+
+
+def test_batches_are_made_ahead_but_not_further():
+    made = []
+
+    def record(step):
+        made.append(step)
+        return make(step)
+
+    batches = prefetch(record, 0, 10**12, ahead=3)
+    next(batches)
+    time.sleep(0.3)
+    assert made == [0, 1, 2, 3]
+    batches.close()
+    assert no_thread_left()
+
+
+def fails_at_5(step):
+    if step == 5:
+        raise ValueError("no batch at step 5")
+    return make(step)
+
+
+def test_an_error_comes_where_its_batch_is_asked_for_with_its_own_traceback():
+    batches = prefetch(fails_at_5, 2, 100)
+    assert [next(batches)["step"] for _ in range(3)] == [2, 3, 4]
+    with pytest.raises(ValueError, match="step 5") as caught:
+        next(batches)
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert frames[-1].name == "fails_at_5"
+    assert no_thread_left()
+
+
+def test_leaving_a_loop_by_an_exception_closes_the_thread():
+    def consume():
+        for batch in prefetch(make, 0, 10**9):
+            if batch["step"] == 3:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        consume()
+    assert no_thread_left()
+
+
+@pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "sys.exit(130)", "kept = batches"])
+def test_a_process_ends_although_batches_are_on_the_way(ending):
+    code = (
+        "import sys, time\nfrom spanloom.pipeline.prefetch import prefetch\n"
+        "batches = prefetch(lambda step: time.sleep(0.05) or {'step': step}, 0, 10**9)\n"
+        f"next(batches)\n{ending}\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == (0 if "kept" in ending else 130 if "130" in ending else -2)
+    assert "grain" not in ended.stderr or "Traceback" in ended.stderr

@@ -1,0 +1,48 @@
+"""Small corpora, tasks and runs for the tests of the pipeline."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from spanloom.pipeline.columns import Column
+from spanloom.pipeline.shards import ragged, token_dtype
+from spanloom.settings.model import Model
+from spanloom.settings.run import Run
+from spanloom.settings.task import PairFiles, SpanCorruption, Supervised, Task, TextFiles
+from spanloom.settings.vocabulary import Bytes
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Made-up documents of different lengths, in several scripts."""
+    words = ["the", "ship", "déjà", "snö", "книга", "水", "said", "a", "quite", "long-winded", "\n", "tale"]
+    lines = []
+    state = seed * 2 + 1
+    for _ in range(count):
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        length, pick = 3 + (state >> 33) % 40, state >> 20
+        lines.append(" ".join(words[(pick >> (i % 30)) % len(words)] for i in range(length)))
+    return lines
+
+
+def text_task(*files: str, heldout_share: float = 0.05, vocabulary=None, version: str = "1", **objective) -> Task:
+    """Span corruption of text files, in bytes unless told."""
+    settings = {"inputs_length": 64, "mean_span_length": 5.0, **objective}
+    source = TextFiles(files=files, heldout_share=heldout_share)
+    return Task("text", source, vocabulary or Bytes(), SpanCorruption(**settings), version=version)
+
+
+def pair_task(*files: str, heldout_share: float = 0.0, **objective) -> Task:
+    """A supervised task on pair files, in bytes."""
+    return Task("pairs", PairFiles(files=files, heldout_share=heldout_share), Bytes(), Supervised(**objective))
+
+
+def tiny_run(task: Task, *, seed: int = 0, vocab_size: int = 384) -> Run:
+    """A run whose model is of no interest."""
+    model = Model(vocab_size, d_model=8, d_ff=8, num_heads=1, d_kv=8, num_encoder_layers=1, num_decoder_layers=1)
+    return Run("test", task, model, seed=seed)
+
+
+def column_of(*shards: Sequence[Sequence[int]], size: int = 384) -> Column:
+    """A column whose shards hold these rows."""
+    dtype = token_dtype(size)
+    return Column([ragged([np.asarray(row, np.int32) for row in rows], dtype) for rows in shards], dtype)
