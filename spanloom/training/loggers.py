@@ -10,7 +10,7 @@ from spanloom.pipeline.durable import explain_full_disk, write_file
 
 METRICS_FILE = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
-KEPT_AT_RESUMED_STEP = ("train", "eval")
+SCALAR_KINDS = ("train", "eval")
 
 
 class Logger(Protocol):
@@ -70,7 +70,7 @@ def cut_back(path: Path, step: int) -> set[tuple[str, Any, int]]:
             key = (event["kind"], event.get("task"), event["step"])
         except (ValueError, KeyError, TypeError):
             continue  # torn by a kill, and so after the last checkpoint
-        if step and (key[2] < step or (key[2] == step and key[0] in KEPT_AT_RESUMED_STEP)):
+        if step and (key[2] < step or (key[2] == step and key[0] in SCALAR_KINDS)):
             kept.setdefault(key, line.decode() + "\n")
     write_file(path, lambda file: file.write("".join(kept.values()).encode()))
     return set(kept)
@@ -87,7 +87,9 @@ class TensorBoard:
         self._writer = SummaryWriter(str(directory), purge_step=resume_step + 1 if resume_step else 0, flush_secs=10)
 
     def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """Write every number as a scalar named kind/name, or kind/task/name."""
+        """Write every number of a training or evaluation event as a scalar named kind/name, or kind/task/name."""
+        if kind not in SCALAR_KINDS:
+            return
         prefix = f"{kind}/{values['task']}" if "task" in values else kind
         for name, value in values.items():
             if isinstance(value, int | float) and not isinstance(value, bool):

@@ -5,6 +5,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
+from spanloom.pipeline.build import BuildProgress
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -38,6 +40,9 @@ class Display(Protocol):
     def warn(self, text: str) -> None:
         """A line that stays and stands out."""
 
+    def building(self, progress: BuildProgress) -> None:
+        """How far the building of a store is."""
+
     def begin(self, done: int, total: int) -> None:
         """Training begins after `done` of `total` steps."""
 
@@ -62,6 +67,7 @@ class PlainDisplay:
         self._seconds_between = seconds_between
         self._total = 0
         self._last_line = 0.0
+        self._born = time.monotonic()
 
     def say(self, text: str) -> None:
         """A line."""
@@ -70,6 +76,13 @@ class PlainDisplay:
     def warn(self, text: str) -> None:
         """A line that begins with 'warning:'."""
         self.say(f"warning: {text}")
+
+    def building(self, progress: BuildProgress) -> None:
+        """A line if the last one is long ago."""
+        now = time.monotonic()
+        if now - (self._last_line or self._born) >= self._seconds_between:
+            self._last_line = now
+            self.say(f"data: {describe_building(progress)}")
 
     def begin(self, done: int, total: int) -> None:
         """Remember the total; the first step's line comes at once."""
@@ -107,6 +120,7 @@ class TerminalDisplay:
             refresh_per_second=4,
         )
         self._task: Any = None
+        self._status: Any = None
 
     def say(self, text: str) -> None:
         """A line above the bar."""
@@ -115,6 +129,16 @@ class TerminalDisplay:
     def warn(self, text: str) -> None:
         """A yellow line above the bar."""
         self._console.print(f"warning: {text}", markup=False, style="yellow")
+
+    def building(self, progress: BuildProgress) -> None:
+        """A line that changes in place and goes away at the end."""
+        if self._status is None:
+            self._status = self._console.status("")
+            self._status.start()
+        self._status.update(f"data: {describe_building(progress)}")
+        if progress.finished:
+            self._status.stop()
+            self._status = None
 
     def begin(self, done: int, total: int) -> None:
         """Show the bar."""
@@ -127,7 +151,17 @@ class TerminalDisplay:
 
     def close(self) -> None:
         """Leave the bar as it stands."""
+        if self._status is not None:
+            self._status.stop()
         self._progress.stop()
+
+
+def describe_building(progress: BuildProgress) -> str:
+    """One line on a store that is being built."""
+    return (
+        f"building the {progress.split} store of {progress.task}: {progress.examples:,} documents, "
+        f"{amount(progress.text_bytes)}B, {amount(progress.tokens)} tokens"
+    )
 
 
 def duration(seconds: float) -> str:

@@ -59,7 +59,8 @@ class StopRequest:
 def stop_signals() -> Iterator[StopRequest]:
     """Route Ctrl-C (SIGINT) and SIGTERM to a `StopRequest`, and put the former handlers back afterwards.
 
-    In a thread other than the main one signals cannot be routed, and the request simply never comes.
+    `Stopped` ends here: the program goes on after the `with` block. In a thread other than the main one
+    signals cannot be routed, and the request simply never comes.
     """
     stop = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -68,6 +69,8 @@ def stop_signals() -> Iterator[StopRequest]:
     former = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
+    except Stopped:
+        pass
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

@@ -41,12 +41,15 @@ def load_start(run: Run) -> Start:
     path = Path(str(run.start)).expanduser()
     if is_checkpoint(path) or is_run_directory(path):
         restored = restore(open_checkpoint(path))
-        model, params, vocabulary = restored.run.model, restored.params, vocabulary_inside(restored.path, restored.run)
+        notes: tuple[str, ...] = ()
+        vocabulary: Vocabulary = vocabulary_inside(restored.path, restored.run)
+        model, params = restored.run.model, restored.params
         description = f"weights of {restored.path} (step {restored.step}), optimizer fresh"
     elif (path / "config.json").is_file():
         from spanloom.conversion.huggingface import import_hf
 
-        model, params, vocabulary = import_hf(path)
+        found = import_hf(path)
+        model, params, vocabulary, notes = found.model, found.params, found.vocabulary, found.notes
         description = f"weights of the Hugging Face folder {path}, optimizer fresh"
     elif path.exists():
         raise StartError(
@@ -60,7 +63,7 @@ def load_start(run: Run) -> Start:
         )
     check_fits(path, model, params, run.model)
     fitting = unflatten(run.model, {name: jnp.asarray(leaf, jnp.float32) for name, leaf in flatten(params).items()})
-    return Start(fitting, description, tuple(vocabulary_warnings(path, vocabulary, run.task.vocabulary)))
+    return Start(fitting, description, (*notes, *vocabulary_warnings(path, vocabulary, run.task.vocabulary)))
 
 
 def check_fits(path: Path, saved: Model, params: Any, wanted: Model) -> None:
@@ -103,9 +106,9 @@ def check_fits(path: Path, saved: Model, params: Any, wanted: Model) -> None:
             )
 
 
-def vocabulary_warnings(path: Path, saved: Vocabulary | None, wanted: Vocabulary) -> list[str]:
+def vocabulary_warnings(path: Path, saved: Vocabulary, wanted: Vocabulary) -> list[str]:
     """What differs between the vocabulary a checkpoint was trained with and this run's, as warnings."""
-    if saved is None or saved == wanted:
+    if saved == wanted:
         return []
     if isinstance(saved, Bytes) and isinstance(wanted, Bytes):
         if saved.sentinels == wanted.sentinels:

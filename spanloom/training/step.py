@@ -17,7 +17,6 @@ from spanloom.training.state import TrainState
 
 Batch = dict[str, jax.Array]  # T5X's field names; (B, S) and (B, T), int32
 Metrics = dict[str, jax.Array]  # float32 scalars, left on the device
-TrainStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
 def make_train_step(
@@ -26,7 +25,7 @@ def make_train_step(
     optimizer: optax.GradientTransformation,
     learning_rate: Callable[[jax.Array], jax.Array],
     seed: int = 0,
-) -> TrainStep:
+) -> jax.stages.Wrapped:
     """The jitted update `state, batch -> state, metrics`; the state passed in is donated, so it is gone afterwards.
 
     The metrics describe the step from the weights before its update: loss (what is minimised), cross_entropy and

@@ -1,0 +1,187 @@
+"""Training, from top to bottom: one linear function. Start reading here."""
+
+import contextlib
+import functools
+import json
+import math
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from spanloom.evaluation.heldout import heldout_metrics, make_heldout_step
+from spanloom.model.flops import train_flops
+from spanloom.model.loss import expected_initial_loss
+from spanloom.model.params import declare, initialize, num_params
+from spanloom.optim.build import build as build_optimizer
+from spanloom.optim.build import learning_rate
+from spanloom.pipeline.data import open_data
+from spanloom.pipeline.durable import write_file
+from spanloom.pipeline.prefetch import prefetch
+from spanloom.settings.run import Run
+from spanloom.settings.serialize import to_json
+from spanloom.training.checkpoint_paths import CHECKPOINTS, latest
+from spanloom.training.checkpoints import CheckpointWriter, Facts, restore
+from spanloom.training.compile_cache import enable_compile_cache, seal_entries
+from spanloom.training.divergence import all_finite, diverged
+from spanloom.training.first_loss import FirstLoss
+from spanloom.training.lock import directory_lock
+from spanloom.training.loggers import METRICS_FILE, TENSORBOARD, Loggers, MetricsFile, TensorBoard
+from spanloom.training.machine import describe_machine, differences, measured_peak
+from spanloom.training.progress import Display, make_display
+from spanloom.training.recorder import Recorder, Speeds, count_tokens
+from spanloom.training.say import saved_sayer, say_data, say_first_loss, say_heldout, say_model, say_resume
+from spanloom.training.signals import Stopped, stop_signals
+from spanloom.training.start import load_start
+from spanloom.training.state import TrainState, fresh_state
+from spanloom.training.step import make_train_step
+
+
+def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
+    """Train `run` in `directory`, going on from its last checkpoint if it has one.
+
+    Returns True once the last step is done, False if Ctrl-C or SIGTERM ended it earlier, with everything saved. The
+    settings are taken as they are: refusing to go on with other ones than before is `spanloom.cli`'s part. Raises
+    DivergedError on a NaN, CheckpointError on a damaged or unwritable checkpoint, DirectoryInUseError if another
+    process trains there, and what reading the data raises.
+    """
+    run, directory = run.resolve(), Path(directory)
+    with contextlib.ExitStack() as stack:
+        # ---- Set up --------------------------------------------------------------------------------------------------
+        display = display or make_display()
+        stack.callback(display.close)
+        stack.enter_context(directory_lock(directory))
+        stop = stack.enter_context(stop_signals())
+        cache = enable_compile_cache()
+        machine, device = describe_machine(), jax.devices()[0]
+        write_file(directory / "run.json", lambda file: file.write(json.dumps(to_json(run), indent=1).encode()))
+
+        # ---- Read the data -------------------------------------------------------------------------------------------
+        data = open_data(run, directory, progress=display.building)
+        say_data(display, run, data)
+
+        # ---- Make the model ------------------------------------------------------------------------------------------
+        specs = declare(run.model)
+        optimizer = build_optimizer(run.optimizer, run.schedule, specs)
+        say_model(display, run, num_params(specs))
+
+        # ---- Restore, in this order ----------------------------------------------------------------------------------
+        # 1. The last checkpoint of this directory: weights, optimizer, step and position; the run goes on.
+        # 2. `start` names a Spanloom checkpoint or run: its weights alone, from step 0 with a fresh optimizer.
+        # 3. `start` names a Hugging Face folder: likewise.
+        # 4. Otherwise random weights, drawn from the seed.
+        # 5. What is damaged or does not fit is an error, never passed over for the next in this order.
+        first_step, position = 0, 0
+        least, most = expected_initial_loss(run.model)
+        if checkpoint := latest(directory):
+            shapes = jax.eval_shape(lambda key: optimizer.init(initialize(specs, key)), jax.random.key(0))
+            restored = restore(checkpoint, opt_state_like=shapes)
+            first_step, position = restored.step, restored.position["examples"]
+            state = TrainState(jnp.asarray(first_step, jnp.int32), restored.params, restored.opt_state)
+            say_resume(display, restored.facts, run, differences(restored.facts.machine, machine))
+        elif run.start:
+            start = load_start(run)
+            state, least = fresh_state(start.params, optimizer), -math.inf
+            display.say(f"start: {start.description}")
+            for warning in start.warnings:
+                display.warn(warning)
+        else:
+            state = fresh_state(jax.jit(lambda key: initialize(specs, key))(jax.random.key(run.seed)), optimizer)
+        state = jax.device_put(state, device)
+        metrics_file = MetricsFile(directory / METRICS_FILE, first_step)
+        stack.callback(metrics_file.close)
+        if first_step >= run.steps and metrics_file.has("eval", run.task.name, first_step):
+            display.say(f"all {run.steps:,} steps are done; to train on, raise --steps")
+            return True
+
+        # ---- Compile the step ----------------------------------------------------------------------------------------
+        # One program for one shape of batch: another shape would be an error here, never a silent second compilation.
+        example = data.train.batch(position, run.batch_size)
+        rate = learning_rate(run.optimizer, run.schedule)
+        train_step = make_train_step(run.model, run.loss, optimizer, rate, run.seed).lower(state, example).compile()
+        heldout_step = make_heldout_step(run.model, data.vocabulary)
+        if cache:
+            seal_entries(cache)
+            stack.callback(seal_entries, cache)
+
+        # ---- Open what the run writes; from here on a signal waits for the step to end -------------------------------
+        stack.enter_context(stop.deferred())
+        tensorboard = [TensorBoard(directory / TENSORBOARD, first_step)] if run.log.tensorboard else []
+        logger = Loggers(metrics_file, *tensorboard)
+        stack.callback(logger.close)
+        speeds = Speeds(train_flops(run.model, example), measured_peak(run.model.dtype))
+        recorder = Recorder(
+            logger,
+            display,
+            speeds,
+            log_every=run.log.every,
+            last_step=run.steps,
+            diverged=functools.partial(diverged, run=run, directory=directory),
+        )
+        writer = CheckpointWriter(
+            directory / CHECKPOINTS, run.checkpoint, data.vocabulary.files(), saved_sayer(display, directory)
+        )
+        stack.callback(writer.close)
+        logger.write("start", first_step, {"parameters": num_params(specs), "peak_flops": speeds.peak, **machine})
+
+        def evaluate(step: int) -> float | None:
+            """Held-out loss at `step`, written down; None if there is no held-out part or a stop was asked for."""
+            if data.heldout is None or metrics_file.has("eval", run.task.name, step):
+                return None
+            batches = data.heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
+            try:
+                values = heldout_metrics(heldout_step, state.params, stop.until_requested(batches))
+            except Stopped:
+                return None  # the next start makes up for it
+            logger.write("eval", step, {"task": run.task.name, **values})
+            say_heldout(display, step, values)
+            return values["heldout_loss"]
+
+        # ---- Train, check the first loss, evaluate, save -------------------------------------------------------------
+        if first_step and (first_step % run.eval.every == 0 or first_step >= run.steps):
+            evaluate(first_step)  # if it was interrupted
+        display.begin(first_step, run.steps)
+        batches = prefetch(
+            lambda step: data.train.batch(position + (step - first_step) * run.batch_size, run.batch_size),
+            first_step,
+            run.steps,
+        )
+        stack.enter_context(contextlib.closing(batches))
+        step = first_step
+        for batch in batches:
+            step += 1
+            recorder.before_step()
+            state, metrics = train_step(state, jax.device_put(batch, device))
+            recorder.add(step, count_tokens(batch), metrics)
+            stopping = stop.requested or step == run.steps
+
+            if step == 1:
+                recorder.flush()
+                say_first_loss(display, FirstLoss(recorder.last["cross_entropy"], run.model.vocab_size, least, most))
+
+            heldout_loss = None
+            if step % run.eval.every == 0 or step == run.steps:
+                recorder.flush()
+                heldout_loss = evaluate(step)
+
+            if step % run.checkpoint.every == 0 or stopping:
+                recorder.flush()
+                if not all_finite(state.params):
+                    raise diverged(step, "the weights after it are not finite", run, directory)
+                facts = Facts(
+                    step=step,
+                    position={"examples": position + (step - first_step) * run.batch_size},
+                    run=run,
+                    machine=machine,
+                    loss=recorder.last["loss"],
+                    heldout_loss=heldout_loss,
+                    started_from=run.start,
+                )
+                writer.save(state, facts)
+
+            if stopping:
+                break
+
+        return step >= run.steps
+    display.say("stopped before the first step; the same command begins again where this one was")
+    return False

@@ -1,0 +1,106 @@
+"""Takes each step's metrics off the device, one step late, and passes them on: checks, log lines, the progress bar."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from spanloom.training.loggers import Logger
+from spanloom.training.progress import Display, Pace
+
+SMOOTHED_STEPS = 50  # the pace shown is the mean over so many
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What turns step times into a share of the machine's speed."""
+
+    flops_per_step: float
+    """Model FLOPs of one step, forward and backward."""
+    peak: float
+    """Measured FLOP/s of the machine's matmul."""
+
+
+class Recorder:
+    """Holds the metrics of the last step until the next one is under way, so that the device never waits."""
+
+    def __init__(
+        self,
+        logger: Logger,
+        display: Display,
+        speeds: Speeds,
+        *,
+        log_every: int,
+        last_step: int,
+        diverged: Callable[[int, str], Exception],
+    ) -> None:
+        """`diverged(step, what)` makes the error that is raised when a metric is not finite."""
+        self._logger = logger
+        self._display = display
+        self._speeds = speeds
+        self._log_every = log_every
+        self._last_step = last_step
+        self._diverged = diverged
+        self._pending: tuple[int, int, Mapping[str, jax.Array]] | None = None
+        self._recent: deque[tuple[float, int]] = deque(maxlen=SMOOTHED_STEPS)
+        self._since_log: list[tuple[float, int]] = []
+        self._clock = time.perf_counter()
+        self.last: dict[str, float] = {}
+        """Metrics of the last step fetched."""
+
+    def add(self, step: int, tokens: int, metrics: Mapping[str, jax.Array]) -> None:
+        """Take the metrics of `step`, which may still be computed, and fetch those of the step before."""
+        before, self._pending = self._pending, (step, tokens, metrics)
+        if before:
+            self._fetch(*before)
+
+    def flush(self) -> None:
+        """Fetch what is held; waits for the device."""
+        before, self._pending = self._pending, None
+        if before:
+            self._fetch(*before)
+
+    def before_step(self) -> None:
+        """Call before a step is started: the time since the last one does not count if it went into other things."""
+        if self._pending is None:
+            self._clock = time.perf_counter()
+
+    def _fetch(self, step: int, tokens: int, metrics: Mapping[str, jax.Array]) -> None:
+        values = {name: float(value) for name, value in jax.device_get(dict(metrics)).items()}
+        now = time.perf_counter()
+        self._recent.append((now - self._clock, tokens))
+        self._since_log.append((now - self._clock, tokens))
+        self._clock = now
+        for name in ("loss", "grad_norm"):
+            if not math.isfinite(values[name]):
+                self._logger.write("diverged", step, values)
+                raise self._diverged(step, f"the {name.replace('_', ' ')} is {values[name]}")
+        self.last = values
+        logged = step % self._log_every == 0 or step in (1, self._last_step)
+        if logged:
+            self._logger.write("train", step, {**values, **self._measured(self._since_log)})
+            self._since_log = []
+        self._display.advance(self._pace(step, values["loss"]), logged)
+
+    def _measured(self, steps: Iterable[tuple[float, int]]) -> dict[str, float]:
+        times, tokens = zip(*steps, strict=True)
+        seconds = sum(times)
+        return {
+            "tokens_per_second": sum(tokens) / seconds,
+            "seconds_per_step": seconds / len(times),
+            "mfu": self._speeds.flops_per_step * len(times) / seconds / self._speeds.peak,
+        }
+
+    def _pace(self, step: int, loss: float) -> Pace:
+        measured = self._measured(self._recent)
+        left = (self._last_step - step) * measured["seconds_per_step"]
+        return Pace(step, loss, measured["tokens_per_second"], measured["mfu"], left)
+
+
+def count_tokens(batch: Mapping[str, Any]) -> int:
+    """Tokens in the encoder's inputs and the decoder's targets of a batch on the host, padding not counted."""
+    return int((batch["encoder_input_tokens"] != 0).sum() + (batch["decoder_loss_weights"] != 0).sum())

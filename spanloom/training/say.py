@@ -1,0 +1,72 @@
+"""What a run tells its user in words, one function for each occasion."""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from spanloom.pipeline.data import Data
+from spanloom.settings.compare import changes
+from spanloom.settings.run import Run
+from spanloom.training.checkpoint_paths import CHECKPOINTS
+from spanloom.training.checkpoints import Facts
+from spanloom.training.first_loss import FirstLoss
+from spanloom.training.progress import Display, amount
+
+
+def say_data(display: Display, run: Run, data: Data) -> None:
+    """How the text was read, and what became of it."""
+    for split, report in data.reports.items():
+        name = "held-out" if split == "heldout" else split
+        display.say(f"data: {name} part of {run.task.name}: {report.describe()}")
+    heldout = f", {data.heldout.num_examples:,} held out" if data.heldout else ", none held out"
+    epochs = run.steps * run.batch_size / data.train.num_examples
+    display.say(
+        f"data: {data.train.num_examples:,} training examples of {data.lengths['encoder']} + "
+        f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size} are {epochs:.3g} epochs"
+    )
+
+
+def say_model(display: Display, run: Run, parameters: int) -> None:
+    """The model's size."""
+    model = run.model
+    display.say(
+        f"model: {model.name}, {amount(parameters)} parameters; {model.num_encoder_layers} + "
+        f"{model.num_decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of "
+        f"{model.d_kv}, V = {model.vocab_size}, {model.dtype}"
+    )
+
+
+def say_resume(display: Display, facts: Facts, run: Run, differing: list[str]) -> None:
+    """That the run goes on, with what else differs from before."""
+    display.say(f"resuming after step {facts.step:,}, {facts.position['examples']:,} examples read")
+    for change in changes(facts.run, run):
+        if not change.free:
+            display.warn(f"changed since that checkpoint: {change}")
+    if differing:
+        display.warn(
+            "the checkpoint was written elsewhere, so losses may differ in the last bits (the data do not):\n  "
+            + "\n  ".join(differing)
+        )
+
+
+def say_first_loss(display: Display, first: FirstLoss) -> None:
+    """The first loss beside what was to be expected."""
+    display.say(first.describe())
+    if warning := first.warning():
+        display.warn(warning)
+
+
+def say_heldout(display: Display, step: int, values: Mapping[str, Any]) -> None:
+    """One held-out evaluation."""
+    loss = values["heldout_loss"]
+    display.say(f"step {step}  held-out loss {loss:.4f} nats a target token ({loss / math.log(2):.3f} bits)")
+
+
+def saved_sayer(display: Display, directory: Path) -> Callable[[int, int, float], None]:
+    """A function that says that a checkpoint is whole."""
+
+    def say_saved(step: int, size: int, seconds: float) -> None:
+        display.say(f"step {step}  checkpoint {directory / CHECKPOINTS / str(step)} ({amount(size)}B, {seconds:.1f} s)")
+
+    return say_saved
