@@ -8,13 +8,13 @@ come after all of that, in `Run.resolve`.
 import contextlib
 import dataclasses
 import inspect
-import io
 import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from spanloom.cli.errors import UsageError
+from spanloom.cli.parsing import hints_of_run, refuse_unknown, tyro_config, with_tyro
 from spanloom.cli.recipe import Parameter, Recipe
 from spanloom.cli.tokens import Flag, merge_repeated, split
 from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
@@ -58,7 +58,7 @@ def parse(recipe: Recipe, argv: Sequence[str], prog: str) -> Command:
     flags = [flag for flag in flags if flag.name != "help"]
     own = {p.name: p for p in recipe.parameters}
     kinds = _kind_flags(own)
-    _refuse_unknown(flags, [*own, *kinds, *all_fields(), *_names(Resuming)])
+    refuse_unknown(flags, [*own, *kinds, *all_fields(), *_names(Resuming)], prog)
     flags = merge_repeated(
         flags, [*_list_fields(), "accept_change", *(p.name for p in own.values() if _is_list(p.hint))]
     )
@@ -77,8 +77,8 @@ def parse(recipe: Recipe, argv: Sequence[str], prog: str) -> Command:
     consumed = (set(own) - set(_names(Run))) | set(kinds)
     _refuse_other_kinds(run, [flag for flag in flags if flag.name not in consumed])
     rest = [flag for flag in flags if flag.name not in consumed and flag.name not in _names(Resuming)]
-    run = _cli(type(run), run, rest, prog)
-    resuming = _cli(Resuming, Resuming(), [flag for flag in flags if flag.name in _names(Resuming)], prog)
+    run = with_tyro(type(run), run, rest, prog)
+    resuming = with_tyro(Resuming, Resuming(), [flag for flag in flags if flag.name in _names(Resuming)], prog)
     accepted = tuple(part for name in resuming.accept_change for part in name.split(",") if part)
     return Command(recipe, run, replace(resuming, accept_change=accepted), frozenset(flag.name for flag in flags))
 
@@ -131,16 +131,6 @@ def _blank(cls: type) -> Any:
 # Unknown names.
 
 
-def _refuse_unknown(flags: Iterable[Flag], known: Iterable[str]) -> None:
-    known = [name.replace("_", "-") for name in known]
-    for flag in flags:
-        if flag.name.replace("_", "-") not in known:
-            hint = (
-                did_you_mean(flag.name.replace("_", "-"), known).replace("mean ", "mean --").replace(" or ", " or --")
-            )
-            raise UsageError(f"unknown flag {flag.typed}{hint}")
-
-
 def _refuse_other_kinds(run: Run, flags: Iterable[Flag]) -> None:
     """Refuse a field that exists, but not in the kind of part that this run has."""
     owners = all_fields()
@@ -158,16 +148,8 @@ def _names(cls: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls))
 
 
-def _hints() -> dict[str, Any]:
-    found = typing.get_type_hints(Run)
-    for part in parts():
-        for cls in part.kinds.values():
-            found |= {f"{part.path}.{name}": hint for name, hint in typing.get_type_hints(cls).items()}
-    return found
-
-
 def _list_fields() -> list[str]:
-    return [name for name, hint in _hints().items() if _is_list(hint)]
+    return [name for name, hint in hints_of_run().items() if _is_list(hint)]
 
 
 def _is_list(hint: Any) -> bool:
@@ -182,7 +164,7 @@ def _parse_parameters(own: Iterable[Parameter], flags: Iterable[Flag], prog: str
     given = [flag for flag in flags if flag.name in {p.name for p in own}]
     if lenient and not given:
         return {}
-    parsed = _cli(_parameters_class(own), None, given, prog)
+    parsed = with_tyro(_parameters_class(own), None, given, prog)
     return {p.name: getattr(parsed, p.name) for p in own}
 
 
@@ -196,64 +178,9 @@ def _parameters_class(own: Iterable[Parameter]) -> type:
         if p.default is inspect.Parameter.empty:
             required.append((p.name, hint))
         else:
-            optional.append((p.name, hint, dataclasses.field(default_factory=lambda default=p.default: default)))  # type: ignore[misc]
+            optional.append((p.name, hint, _always(p.default)))
     name, doc = "Parameters", "Parameters of this recipe."
     return dataclasses.make_dataclass(name, [*required, *optional], namespace={"__doc__": doc}, frozen=True)
-
-
-def _cli(cls: type, default: Any, flags: Sequence[Flag], prog: str) -> Any:
-    """tyro's answer, its complaint as one line. Without flags nothing is parsed where nothing is missing."""
-    if default is not None and not flags and not _missing(default):
-        return default
-    import tyro
-
-    hints = _hints()
-    argv = [word for flag in flags for word in _spelled(flag, hints.get(flag.name)).argv()]
-    complaint = io.StringIO()
-    extra = {} if default is None else {"default": default}
-    try:
-        with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(complaint):
-            return tyro.cli(cls, args=argv, prog=prog, config=_config(), **extra)
-    except SystemExit:
-        raise UsageError(_one_line(complaint.getvalue())) from None
-
-
-def _config() -> tuple[Any, ...]:
-    import tyro
-
-    return (tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
-
-
-def _spelled(flag: Flag, hint: Any) -> Flag:
-    """Switches may be given as --flag, --flag true, --flag no; tyro wants True or False."""
-    if hint is not bool and flag.name != "debug":
-        return flag
-    words = {"true": "True", "yes": "True", "on": "True", "1": "True"}
-    words |= {"false": "False", "no": "False", "off": "False", "0": "False"}
-    values = tuple(words.get(value.lower(), value) for value in flag.values) or ("True",)
-    return replace(flag, values=values)
-
-
-def _missing(settings: Any) -> bool:
-    import tyro
-
-    if dataclasses.is_dataclass(settings):
-        return any(_missing(getattr(settings, f.name)) for f in dataclasses.fields(settings))
-    return settings is tyro.MISSING
-
-
-def _one_line(box: str) -> str:
-    """What tyro's boxed message says, without its title, its frame and its pointers to more help."""
-    said: list[str] = []
-    separators = 0
-    for line in box.splitlines():
-        text = line.strip(" │|")
-        separators += line.startswith("╭") or (bool(text) and not text.strip("─-"))
-        if separators >= 2:
-            break
-        if separators and text.strip("─-╭╮╰╯ ") and not line.startswith("╭"):
-            said.append(text)
-    return " ".join(said) or box.strip()
 
 
 # Help.
@@ -274,15 +201,12 @@ def _print_help(
     fields.append(("kinds", Annotated[chooser, tyro.conf.OmitArgPrefixes], chooser()))
     fields.append(("resuming", Annotated[Resuming, tyro.conf.OmitArgPrefixes], Resuming()))
     fields.append(("run", Annotated[Run, tyro.conf.arg(name="")], blank))
-    specs = [
-        (name, hint)
-        if default is dataclasses.MISSING
-        else (name, hint, dataclasses.field(default_factory=lambda d=default: d))  # type: ignore[misc]
-        for name, hint, default in fields
+    specs: list[Any] = [
+        (name, hint, *(() if default is dataclasses.MISSING else (_always(default),))) for name, hint, default in fields
     ]
     everything = dataclasses.make_dataclass("Everything", specs)
     with contextlib.suppress(SystemExit):
-        tyro.cli(everything, args=["--help"], prog=prog, description=recipe.doc, config=_config())
+        tyro.cli(everything, args=["--help"], prog=prog, description=recipe.doc, config=tyro_config())
 
 
 def _kinds_class(run: Run, kinds: dict[str, tuple[str, ...]]) -> type:
@@ -309,8 +233,13 @@ def _filled(settings: Any) -> Any:
 
     if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
         names = _names(type(settings))
-        return replace(settings, **{name: _filled(getattr(settings, name)) for name in names})  # type: ignore[type-var]
+        return replace(settings, **{name: _filled(getattr(settings, name)) for name in names})
     return "" if settings is tyro.MISSING else settings
+
+
+def _always(value: Any) -> Any:
+    """A dataclass field with this default, mutable or not."""
+    return dataclasses.field(default_factory=lambda: value)
 
 
 def _stand_in() -> Run:

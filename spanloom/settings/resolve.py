@@ -108,9 +108,9 @@ def _task_problems(run: Run) -> Iterator[str]:
     if isinstance(source, TextFiles | PairFiles) and not source.files:
         yield "task.source.files is empty: name at least one file or glob (--text or --data on the command line)"
     kept_out = isinstance(source, PythonDocs) or not source.heldout_files
-    if kept_out and not 0 < source.heldout_share < 1:
+    if kept_out and not 0 <= source.heldout_share < 1:
         fix = "" if isinstance(source, PythonDocs) else ", or name task.source.heldout_files"
-        yield f"task.source.heldout_share is {source.heldout_share}: must be above 0 and below 1{fix}"
+        yield f"task.source.heldout_share is {source.heldout_share}: must be below 1 and not below 0 (0: none){fix}"
     if isinstance(objective, SpanCorruption):
         if isinstance(source, PairFiles):
             yield "task: span corruption needs plain text; pairs (PairFiles) go with the Supervised objective"

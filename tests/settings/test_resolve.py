@@ -65,7 +65,7 @@ def test_resolving_twice_changes_nothing_more():
         ({"model": replace(MODEL, relative_position_buckets=3)}, "relative_position_buckets"),
         ({"model": replace(MODEL, relative_position_max_distance=16)}, "relative_position_max_distance"),
         ({"task": replace(TASK, name="")}, "task.name is ''"),
-        ({"task": replace(TASK, source=PythonDocs(heldout_share=0.0))}, "task.source.heldout_share is 0.0"),
+        ({"task": replace(TASK, source=PythonDocs(heldout_share=-0.1))}, "task.source.heldout_share is -0.1"),
         ({"task": replace(TASK, source=TextFiles())}, "task.source.files is empty"),
         ({"task": replace(TASK, source=TextFiles(("a",), heldout_share=1.0))}, "or name task.source.heldout_files"),
         ({"task": replace(TASK, vocabulary=Bytes(extra_ids=-1))}, "extra_ids is -1"),
@@ -88,8 +88,9 @@ def test_all_problems_are_named_at_once():
 
 
 def test_what_is_fine_passes():
-    heldout = TextFiles(("a",), heldout_files=("b",), heldout_share=0.0)
+    heldout = TextFiles(("a",), heldout_files=("b",), heldout_share=1.0)
     replace(RUN, task=replace(TASK, source=heldout)).resolve()
+    replace(RUN, task=replace(TASK, source=PythonDocs(heldout_share=0.0))).resolve()
     replace(RUN, schedule=Linear(decay_steps=50, end_factor=0.1)).resolve()
     replace(RUN, task=replace(TASK, vocabulary=Bytes("google")), model=replace(MODEL, vocab_size=259)).resolve()
     replace(RUN, steps=0, schedule=Linear(warmup_steps=10)).resolve()

@@ -1,0 +1,119 @@
+"""What tyro does for the commands: values of the right type, its complaints as one line each."""
+
+import contextlib
+import dataclasses
+import io
+import typing
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from spanloom.cli.errors import UsageError
+from spanloom.cli.tokens import Flag, split
+from spanloom.settings.kinds import parts
+from spanloom.settings.nearest import did_you_mean
+from spanloom.settings.run import Run
+
+T = TypeVar("T")
+
+
+def options(cls: type[T], argv: Sequence[str], prog: str, description: str) -> T:
+    """The options of a command that takes no recipe: a dataclass whose fields without default are positional.
+
+    `--help` prints and raises SystemExit(0). Raises UsageError on unknown flags, naming the nearest.
+    """
+    import tyro
+
+    words, flags = split(argv)
+    fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    if any(flag.name == "help" for flag in flags):
+        tyro.cli(cls, args=["--help"], prog=prog, description=description, config=tyro_config())
+    hints = typing.get_type_hints(cls, include_extras=True)
+    named = [name for name in fields if "Positional" not in str(hints[name])]
+    refuse_unknown(flags, [*named, "debug"], prog)
+    spelled = [_spelled(flag, hints.get(flag.name)) for flag in flags if flag.name != "debug"]
+    result: T = _quietly(cls, [*words, *(word for flag in spelled for word in flag.argv())], prog)
+    return result
+
+
+def refuse_unknown(flags: Iterable[Flag], known: Iterable[str], prog: str) -> None:
+    """Raise UsageError for the first flag that is none of the known names, naming the nearest."""
+    known = list(known)
+    for flag in flags:
+        if flag.name not in known:
+            hint = did_you_mean_flag(flag.name, known) or f"; `{prog} --help` lists them"
+            raise UsageError(f"unknown flag {flag.typed}{hint}")
+
+
+def did_you_mean_flag(name: str, known: Iterable[str]) -> str:
+    """'; did you mean --x or --y?'"""
+    hint = did_you_mean(name.replace("_", "-"), [k.replace("_", "-") for k in known])
+    return hint.replace("mean ", "mean --").replace(" or ", " or --").replace("known are ", "there are ")
+
+
+def hints_of_run() -> dict[str, Any]:
+    """The type of every field that a run may have, by dotted name."""
+    found = typing.get_type_hints(Run)
+    for part in parts():
+        for cls in part.kinds.values():
+            found |= {f"{part.path}.{name}": hint for name, hint in typing.get_type_hints(cls).items()}
+    return found
+
+
+def with_tyro(cls: type, default: Any, flags: Sequence[Flag], prog: str) -> Any:
+    """tyro's answer, its complaint as one line. Without flags nothing is parsed where nothing is missing."""
+    if default is not None and not flags and not _missing(default):
+        return default
+    hints = hints_of_run() | typing.get_type_hints(cls)
+    argv = [word for flag in flags for word in _spelled(flag, hints.get(flag.name)).argv()]
+    return _quietly(cls, argv, prog, **({} if default is None else {"default": default}))
+
+
+def _quietly(cls: Any, argv: Sequence[str], prog: str, **more: Any) -> Any:
+    import tyro
+
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(complaint):
+            return tyro.cli(cls, args=argv, prog=prog, config=tyro_config(), **more)
+    except SystemExit:
+        raise UsageError(_one_line(complaint.getvalue())) from None
+
+
+def tyro_config() -> tuple[Any, ...]:
+    """Unions take the kind that the default has; switches take a value."""
+    import tyro
+
+    return (tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
+
+
+def _spelled(flag: Flag, hint: Any) -> Flag:
+    """Switches may be given as --flag, --flag true, --flag no; tyro wants True or False."""
+    if hint is not bool and flag.name != "debug":
+        return flag
+    words = {"true": "True", "yes": "True", "on": "True", "1": "True"}
+    words |= {"false": "False", "no": "False", "off": "False", "0": "False"}
+    values = tuple(words.get(value.lower(), value) for value in flag.values) or ("True",)
+    return replace(flag, values=values)
+
+
+def _missing(settings: Any) -> bool:
+    import tyro
+
+    if dataclasses.is_dataclass(settings):
+        return any(_missing(getattr(settings, f.name)) for f in dataclasses.fields(settings))
+    return settings is tyro.MISSING
+
+
+def _one_line(box: str) -> str:
+    """What tyro's boxed message says, without its title, its frame and its pointers to more help."""
+    said: list[str] = []
+    separators = 0
+    for line in box.splitlines():
+        text = line.strip(" │|")
+        separators += line.startswith("╭") or (bool(text) and not text.strip("─-"))
+        if separators >= 2:
+            break
+        if separators and text.strip("─-╭╮╰╯ ") and not line.startswith("╭"):
+            said.append(text)
+    return " ".join(said) or box.strip()

@@ -1,0 +1,66 @@
+"""What a start checkpoint says of its model and vocabulary: settings only, no weights and no jax."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from spanloom.settings.model import Model
+from spanloom.settings.run import Run
+from spanloom.settings.serialize import SettingsError, from_json
+from spanloom.settings.vocabulary import SentencePiece, Vocabulary
+
+
+def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
+    """Model and vocabulary of a run directory, a checkpoint or a Hugging Face folder.
+
+    A SentencePiece path is that of the original where it still has the content kept in the checkpoint, else of the copy
+    inside the checkpoint. Raises SettingsError where `start` is none of these.
+    """
+    from spanloom.training.checkpoint_paths import CheckpointError, is_checkpoint, is_run_directory, open_checkpoint
+
+    path = Path(start).expanduser()
+    if is_checkpoint(path) or is_run_directory(path):
+        return _of_checkpoint(open_checkpoint(path))
+    if (path / "config.json").is_file():
+        from spanloom.conversion.huggingface import read_settings
+
+        settings = read_settings(path)
+        return settings.model, settings.vocabulary
+    if not path.exists():
+        raise SettingsError(
+            f"--start {start}: no such directory; name a run, one of its checkpoints/STEP or a Hugging Face folder"
+        )
+    try:
+        open_checkpoint(path)
+    except CheckpointError as error:
+        raise SettingsError(
+            f"--start: {error}; a Hugging Face folder (config.json, model.safetensors) serves too"
+        ) from None
+    raise SettingsError(f"--start {start}: neither a run, a checkpoint nor a Hugging Face folder")
+
+
+def _of_checkpoint(path: Path) -> tuple[Model, Vocabulary]:
+    from spanloom.training.checkpoint_paths import FACTS, VOCABULARY
+
+    try:
+        run = from_json(json.loads((path / FACTS).read_text(encoding="utf-8"))["run"])
+    except (OSError, ValueError, KeyError) as error:
+        raise SettingsError(f"--start: {path / FACTS} cannot be read: {error}") from error
+    assert isinstance(run, Run)
+    vocabulary = run.task.vocabulary
+    if isinstance(vocabulary, SentencePiece):
+        files = sorted((path / VOCABULARY).iterdir()) if (path / VOCABULARY).is_dir() else []
+        if len(files) != 1:
+            raise SettingsError(
+                f"--start: {path / VOCABULARY} must hold one SentencePiece model, not {len(files)} files"
+            )
+        vocabulary = replace(vocabulary, path=_same_file(vocabulary.path, files[0]))
+    return run.model, vocabulary
+
+
+def _same_file(original: str, copy: Path) -> str:
+    """The original while it is what it was: checkpoints come and go, and the path is one of the run's settings."""
+    try:
+        return original if Path(original).read_bytes() == copy.read_bytes() else str(copy)
+    except OSError:
+        return str(copy)

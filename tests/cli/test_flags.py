@@ -1,0 +1,177 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from spanloom.cli.errors import UsageError
+from spanloom.cli.flags import parse
+from spanloom.cli.recipe import Recipe, find
+from spanloom.settings.optimizer import Adafactor, AdamWRMS, Constant
+from spanloom.settings.serialize import SettingsError
+from spanloom.settings.vocabulary import SentencePiece
+
+pytestmark = pytest.mark.short
+
+
+def command(*argv, recipe="quickstart"):
+    return parse(find(recipe), argv, f"spanloom train {recipe}")
+
+
+def run(*argv, recipe="quickstart"):
+    return command(*argv, recipe=recipe).run
+
+
+@pytest.mark.parametrize("name", ["quickstart", "pretrain", "byt5_small", "t5_1_1_base"])
+def test_common_flags_exist_in_every_recipe(name):
+    made = run(
+        *["--out", "d", "--steps", "7", "--seed", "3", "--batch_size", "5"],
+        *["--checkpoint.every", "2", "--eval.every", "4", "--log.every", "6"],
+        recipe=name,
+    )
+    assert (made.out, made.steps, made.seed, made.batch_size) == ("d", 7, 3, 5)
+    assert (made.checkpoint.every, made.eval.every, made.log.every) == (2, 4, 6)
+
+
+def test_dashes_and_underscores_are_alike():
+    assert run("--batch-size", "5") == run("--batch_size", "5") == run("--batch-size=5")
+    assert run("--optimizer.learning-rate", "2") == run("--optimizer.learning_rate=2.0")
+
+
+def test_without_flags_the_recipe_is_untouched():
+    assert run() == find("quickstart").make()
+
+
+def test_kinds_and_fields_in_any_order():
+    made = run("--optimizer.decay-rate", "0.7", "--optimizer", "adafactor", "--schedule", "constant")
+    assert made.optimizer == Adafactor(decay_rate=0.7)
+    assert made.schedule == Constant()
+    assert run("--optimizer", "adamw_rms").optimizer == find("quickstart").make().optimizer
+    assert isinstance(run("--optimizer", "adamw-rms", "--optimizer.min-scale", "1e-2").optimizer, AdamWRMS)
+
+
+def test_model_by_name_keeps_how_it_is_computed():
+    made = run("--model", "byt5-small", "--model.d-ff", "99").model
+    assert (made.name, made.d_model, made.d_ff, made.scan_layers) == ("byt5_small", 1472, 99, False)
+
+
+def test_kind_with_a_field_that_must_be_given():
+    made = run("--task.vocabulary", "sentence-piece", "--task.vocabulary.path", "x.model", "--model", "t5_small")
+    assert made.task.vocabulary == SentencePiece("x.model")
+    with pytest.raises(UsageError, match=r"Missing .*--task.vocabulary.path"):
+        run("--task.vocabulary", "sentence-piece")
+
+
+def test_switches():
+    assert run("--log.tensorboard", "false").log.tensorboard is False
+    assert run("--log.tensorboard", "no", "--log.tensorboard").log.tensorboard is True
+    assert command("--debug").resuming.debug is True
+
+
+def test_unset():
+    assert run("--optimizer.global-norm-clip", "None").optimizer.global_norm_clip is None
+
+
+def test_resuming_flags():
+    made = command("--accept-change", "seed,batch_size", "--accept-change", "task", "--fork", "x").resuming
+    assert made.accept_change == ("seed", "batch_size", "task")
+    assert made.fork == "x"
+
+
+def test_asked_for():
+    assert command("--out", "x", "--batch-size", "3").asked == {"out", "batch_size"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--stpes", "4"], r"unknown flag --stpes; did you mean --steps\?"),
+        (["--learning-rate", "4"], r"unknown flag --learning-rate; did you mean --optimizer.learning-rate"),
+        (["--optimiser.learning_rate", "4"], r"did you mean --optimizer.learning-rate"),
+        (["--model.d_modle", "4"], r"did you mean --model.d-model"),
+        (["--zzz"], r"unknown flag --zzz; `spanloom train quickstart --help` lists them"),
+        (
+            ["--optimizer.decay-rate", "1"],
+            r"optimizer is adamw-rms here, which has no decay_rate; .*--optimizer adafactor",
+        ),
+        (["--optimizer", "adam"], r"--optimizer adam: no such kind; did you mean adamw"),
+        (["--optimizer"], r"--optimizer takes one name, not 0"),
+        (["--model", "byt5_smal"], r"--model byt5_smal: .*did you mean byt5_small"),
+        (["--steps", "x"], r"^Error parsing --steps: .*'x'"),
+        (["--steps", "1.5"], r"^Error parsing --steps"),
+        (["--steps"], r"Missing value for argument '--steps'"),
+        (["--steps", "1", "2"], r"Unrecognized options: 2"),
+        (["--model.dtype", "float16"], r"invalid choice 'float16' .*float32"),
+        (["--log.tensorboard", "maybe"], r"invalid choice 'maybe'"),
+        (["left", "--steps", "1"], r"'left' is left over"),
+    ],
+)
+def test_what_cannot_be_understood_is_one_line(argv, message):
+    with pytest.raises(UsageError, match=message) as error:
+        command(*argv)
+    assert "\n" not in str(error.value)
+    assert not re.search("[│─╭╰]", str(error.value))
+
+
+def test_a_wrong_flag_is_named_before_a_missing_parameter():
+    with pytest.raises(UsageError, match="unknown flag --dta; did you mean --data"):
+        command("--dta", "x", recipe="finetune")
+    with pytest.raises(SettingsError, match="needs --start"):
+        command("--data", "x", recipe="finetune")
+
+
+def test_parameters_of_a_recipe(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from pathlib import Path\nfrom typing import Literal\n"
+        "from spanloom.recipes.quickstart import recipe as quickstart\nfrom dataclasses import replace\n"
+        "def recipe(letters: tuple[str, ...], count: int | None = None, kind: Literal['a', 'b'] = 'a',\n"
+        "           steps: int = 30, twice: bool = False, where: Path = Path('x')):\n"
+        "    assert isinstance(where, Path)\n"
+        "    made = replace(quickstart(), name='-'.join(letters) + kind, seed=count or 0)\n"
+        "    return replace(made, steps=steps * (1 + twice), batch_size=steps)\n"
+    )
+    made = parse(find(str(path)), ["--letters", "x", "y", "--letters", "z", "--count", "4", "--kind", "b"], "prog").run
+    assert (made.name, made.seed, made.steps) == ("x-y-zb", 4, 30)
+    # A parameter named like a field of the run: both get the value.
+    made = parse(find(str(path)), ["--letters", "x", "--steps", "5", "--twice"], "prog").run
+    assert (made.steps, made.batch_size) == (5, 5)
+    made = parse(find(str(path)), ["--letters", "x", "--batch_size", "5"], "prog").run
+    assert made.batch_size == 5
+    with pytest.raises(UsageError, match="--letters"):
+        parse(find(str(path)), ["--kind", "a"], "prog")
+
+
+def test_help_lists_every_field_with_meaning_and_default(capsys):
+    with pytest.raises(SystemExit) as stop:
+        command("--help")
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    for flag in ["--steps INT", "--optimizer.learning-rate FLOAT", "--model STR", "--schedule {", "--accept-change"]:
+        assert flag in text
+    assert "Sequences in a training batch" in text
+    assert "(default: quickstart)" in text
+    assert "Python's own documentation" in text
+
+
+def test_help_follows_the_kinds_that_are_given(capsys):
+    with pytest.raises(SystemExit):
+        command("--optimizer", "adafactor", "--task.vocabulary", "sentence-piece", "--help")
+    text = capsys.readouterr().out
+    assert "--optimizer.decay-rate" in text
+    assert "--task.vocabulary.path" in text
+
+
+@pytest.mark.parametrize("name", ["pretrain", "finetune"])
+def test_help_of_recipes_with_parameters(capsys, name):
+    with pytest.raises(SystemExit):
+        command("-h", recipe=name)
+    text = capsys.readouterr().out
+    assert {"pretrain": "--text", "finetune": "--data"}[name] in text
+    assert "Files or globs" in text
+    assert "--optimizer.learning-rate" in text
+
+
+def test_recipe_without_parameters_and_a_source_is_kept(tmp_path):
+    made = find("quickstart")
+    assert isinstance(made, Recipe)
+    assert Path(made.source).name == "quickstart.py"

@@ -1,0 +1,142 @@
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from spanloom.cli.errors import CommandError, UsageError, report
+from spanloom.cli.main import COMMANDS, main
+from spanloom.recipes import shipped
+
+pytestmark = pytest.mark.short
+
+HEAVY = (
+    "jax",
+    "jaxlib",
+    "numpy",
+    "orbax",
+    "pyarrow",
+    "optax",
+    "grain",
+    "transformers",
+    "torch",
+    "tensorboardX",
+    "rich",
+)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--help"],
+        ["recipes"],
+        ["train", "--help"],
+        ["train", "quickstart", "--help"],
+        ["pretrain", "--help"],
+        ["finetune", "--help"],
+        ["convert", "--help"],
+        ["fill", "--help"],
+        ["cache", "--help"],
+        ["trian"],
+        ["train", "quickstart", "--stpes", "4"],
+    ],
+    ids=" ".join,
+)
+def test_help_imports_nothing_heavy(argv):
+    code = f"""
+        import sys
+        from spanloom.cli.main import main
+        assert main({argv!r}) == {0 if "--help" in argv or argv == ["recipes"] else 2}
+        print("HEAVY", sorted(set(sys.modules) & set({HEAVY!r})), file=sys.stderr)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "HEAVY []"
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for name in COMMANDS:
+        assert f"spanloom {name}" in text
+    assert main([]) == 2
+
+
+def test_recipes_has_one_line_each(capsys):
+    assert main(["recipes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in shipped():
+        (line,) = [line for line in lines if line.split(" ")[0] == name]
+        assert len(line) > len(name) + 20
+    assert main(["recipes", "x"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (["trian"], 2, "spanloom: unknown command 'trian'; did you mean train"),
+        (["train", "quikstart"], 2, "spanloom: unknown recipe 'quikstart'; did you mean quickstart?"),
+        (["train", "quickstart", "--stpes", "4"], 2, "spanloom: unknown flag --stpes; did you mean --steps?"),
+        (["train", "--steps", "4"], 2, "the recipe comes first"),
+        (["cache", "--steps", "4"], 2, "the recipe comes first"),
+        (["cache", "quickstart", "--workers", "x"], 2, "--workers x: must be a number"),
+        (
+            ["train", "quickstart", "--batch_size", "0", "--out", "/nonexistent/x"],
+            1,
+            "batch_size is 0: must be 1 or more",
+        ),
+        (["pretrain", "--model", "t5_small"], 1, "--vocabulary FILE names a SentencePiece model file"),
+        (["pretrain", "--model", "byt5_smal"], 2, "did you mean byt5_small"),
+        (["pretrain", "--out", "/nonexistent/x"], 1, "name at least one file or glob (--text or --data"),
+        (["convert", "a"], 2, "Missing"),
+        (["convert", "a", "b", "--to", "hf", "--overwrit"], 2, "did you mean --overwrite"),
+        (["convert", "/nonexistent", "b", "--to", "hf"], 1, "does not exist"),
+        (["finetune", "--data", "x", "--start", "/nonexistent"], 1, "no such directory"),
+    ],
+)
+def test_errors_are_a_clear_message_and_a_code(capfd, argv, code, message):
+    assert main(argv) == code
+    captured = capfd.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_debug_shows_the_traceback(capfd, monkeypatch):
+    argv = ["train", "quickstart", "--batch_size", "0"]
+    assert main([*argv, "--debug"]) == 1
+    assert "Traceback" in capfd.readouterr().err
+    monkeypatch.setenv("SPANLOOM_DEBUG", "1")
+    assert main(argv) == 1
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_failing_recipe_names_file_and_line(capfd, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("def recipe():\n    return 1 / 0\n")
+    assert main(["train", str(path)]) == 1
+    assert f"spanloom: error: {path}:2: ZeroDivisionError: division by zero" in capfd.readouterr().err
+
+
+def test_errors_of_others_keep_their_traceback(capfd):
+    with pytest.raises(RuntimeError) as caught:
+        raise RuntimeError("somewhere else")
+    assert report(caught.value, debug=False) == 1
+    text = capfd.readouterr().err
+    assert "Traceback" in text
+    assert text.splitlines()[-1] == "spanloom: error: RuntimeError: somewhere else"
+    assert report(UsageError("x"), debug=False) == 2
+    assert report(CommandError("x"), debug=False) == 1
+    assert report(KeyboardInterrupt(), debug=False) == 130
+
+
+def test_a_closed_pipe_is_no_error():
+    command = f"{sys.executable} -m spanloom.cli.main train quickstart --help | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env={**os.environ}, check=False)
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("spanloom ")

@@ -1,0 +1,102 @@
+import json
+import textwrap
+
+import pytest
+
+from spanloom import recipes
+from spanloom.cli.errors import UsageError
+from spanloom.cli.recipe import RecipeError, find
+from spanloom.settings.serialize import SettingsError, to_json
+
+pytestmark = pytest.mark.short
+
+GOOD = '''
+"""Mine."""
+from spanloom.model.sizes import named
+from spanloom.settings.run import Run
+from spanloom.settings.task import PythonDocs, Task
+
+def recipe(share: float = 0.1, size: str = "byt5_nano") -> Run:
+    """The run.
+
+    Args:
+      share: How much is kept out,
+        of all there is.
+      size: A size.
+    """
+    return Run(name="mine", task=Task("docs", PythonDocs(share)), model=named(size))
+'''
+
+
+def write(tmp_path, text, name="mine.py"):
+    path = tmp_path / name
+    path.write_text(textwrap.dedent(text))
+    return str(path)
+
+
+def test_a_file(tmp_path):
+    recipe = find(write(tmp_path, GOOD))
+    assert (recipe.name, recipe.doc, recipe.source.name) == ("mine", "Mine.", "mine.py")
+    assert [(p.name, p.default, p.help) for p in recipe.parameters] == [
+        ("share", 0.1, "How much is kept out, of all there is."),
+        ("size", "byt5_nano", "A size."),
+    ]
+    assert recipe.make(share=0.3).task.source.heldout_share == 0.3
+
+
+def test_a_file_may_import_its_neighbours(tmp_path):
+    write(tmp_path, GOOD, "spanloom_test_neighbour.py")
+    assert find(write(tmp_path, "from spanloom_test_neighbour import recipe\n", "other.py")).make().name == "mine"
+
+
+@pytest.mark.parametrize("name", list(recipes.shipped()))
+def test_shipped_ones_are_found_with_either_dash(name):
+    assert find(name).name == find(name.replace("_", "-")).name == name
+
+
+def test_a_run_directory(tmp_path):
+    run = find(write(tmp_path, GOOD)).make().resolve()
+    (tmp_path / "run.json").write_text(json.dumps(to_json(run)))
+    for word in (str(tmp_path), str(tmp_path / "run.json")):
+        recipe = find(word)
+        assert recipe.make() == run
+        assert recipe.directory == tmp_path
+        assert recipe.parameters == ()
+
+
+def test_a_broken_run_directory(tmp_path):
+    (tmp_path / "run.json").write_text('{"class": "Rum"}')
+    with pytest.raises(SettingsError, match=r"run.json: .*did you mean Run"):
+        find(str(tmp_path))
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(SettingsError, match=r"run\.json"):
+        find(str(tmp_path))
+
+
+def test_unknown_recipes(tmp_path):
+    with pytest.raises(UsageError, match="unknown recipe 'quikstart'; did you mean quickstart"):
+        find("quikstart")
+    with pytest.raises(UsageError, match="no such file"):
+        find(str(tmp_path / "absent.py"))
+    with pytest.raises(UsageError, match=r"directory without run.json"):
+        find(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("def recipe(", "def recpie(", r"mine\.py: no function named `recipe`"),
+        ("share: float = 0.1", "share=0.1", r"mine\.py:7: parameter 'share' of recipe\(\) has no type"),
+        ("share: float = 0.1", "share: flaot = 0.1", r"mine\.py:7: NameError: name 'flaot'"),
+        ("import named", "import nmaed", r"mine\.py:3: ImportError"),
+        ("def recipe(", "def recipe((", r"mine\.py:7: "),
+        ('name="mine"', 'nmae="mine"', r"mine\.py:15: TypeError: .*did you mean name\?(.|\n)*return Run"),
+        ("return Run(", "return str(1) or Run(", r"mine\.py:7: recipe\(\) returned str"),
+        ("share: float = 0.1", "*share: float", r"name the parameters one by one"),
+        ('"byt5_nano"', '"byt5_nan"', r"mine\.py:15: .*did you mean byt5_nano"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path, old, new, message):
+    assert old in GOOD
+    with pytest.raises(RecipeError, match=message):
+        find(write(tmp_path, GOOD.replace(old, new))).make()

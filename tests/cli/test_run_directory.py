@@ -1,0 +1,151 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spanloom.cli.errors import CommandError
+from spanloom.cli.recipe import read_run
+from spanloom.cli.run_directory import anchored, prepare, write_atomically
+from spanloom.recipes.pretrain import recipe as pretrain
+from spanloom.recipes.quickstart import recipe as quickstart
+from spanloom.settings.compare import ChangedSettingsError
+from spanloom.settings.serialize import SettingsError
+from spanloom.settings.vocabulary import SentencePiece
+from spanloom.training.checkpoint_paths import latest
+from spanloom.training.lock import DirectoryInUseError, directory_lock
+
+pytestmark = pytest.mark.short
+
+RUN = quickstart().resolve()
+
+
+def begin(directory, step=None):
+    prepare(RUN, directory, command=["spanloom", "train", "quickstart"])
+    if step is not None:
+        checkpoint = directory / "checkpoints" / str(step)
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "checkpoint.json").write_text("{}")
+    return directory
+
+
+def test_beginning_writes_what_was_decided(tmp_path):
+    recipe = tmp_path / "mine.py"
+    recipe.write_text("# mine\n")
+    out = tmp_path / "runs" / "a"
+    start = prepare(RUN, out, command=["spanloom", "train", "mine.py"], recipe_source=recipe)
+    assert (start.directory, start.run, start.step, start.changed) == (out, RUN, None, ())
+    assert read_run(out) == RUN
+    assert (out / "recipe.py").read_text() == "# mine\n"
+    (line,) = (out / "commands.jsonl").read_text().splitlines()
+    entry = json.loads(line)
+    assert entry["command"] == ["spanloom", "train", "mine.py"]
+    assert entry["directory"] == str(Path.cwd())
+    assert {"time", "version", "step", "changed"} <= set(entry)
+    assert not [path for path in out.iterdir() if path.name.startswith(".run.json")]
+
+
+def test_going_on(tmp_path):
+    begin(tmp_path, 7)
+    start = prepare(replace(RUN, steps=9), tmp_path, command=[])
+    assert start.step == 7
+    assert [str(c) for c in start.changed] == ["steps: 1000 -> 9"]
+    assert read_run(tmp_path).steps == 9
+    assert len((tmp_path / "commands.jsonl").read_text().splitlines()) == 2
+
+
+def test_changed_settings_are_refused_and_nothing_is_written(tmp_path):
+    begin(tmp_path, 7)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file() and path.name != ".lock"}
+    with pytest.raises(ChangedSettingsError, match=r"seed +0 +-> +1(.|\n)*--fork NEW_DIR(.|\n)*--accept-change seed"):
+        prepare(replace(RUN, seed=1), tmp_path, command=[])
+    assert before == {p: p.read_bytes() for p in tmp_path.iterdir() if p.is_file() and p.name != ".lock"}
+
+
+def test_accepted_changes_are_recorded(tmp_path):
+    begin(tmp_path, 7)
+    prepare(replace(RUN, seed=1), tmp_path, command=[], accepted=["seed"])
+    assert read_run(tmp_path).seed == 1
+    last = json.loads((tmp_path / "commands.jsonl").read_text().splitlines()[-1])
+    assert (last["changed"], last["step"]) == (["seed: 0 -> 1"], 7)
+    prepare(replace(RUN, seed=1), tmp_path, command=[])
+    with pytest.raises(SettingsError, match="did you mean seed"):
+        prepare(RUN, tmp_path, command=[], accepted=["sead"])
+
+
+def test_before_the_first_checkpoint_settings_may_change(tmp_path):
+    begin(tmp_path)
+    start = prepare(replace(RUN, seed=1), tmp_path, command=[])
+    assert (start.step, read_run(tmp_path).seed) == (None, 1)
+
+
+def test_fork(tmp_path):
+    old, new = begin(tmp_path / "old", 7), tmp_path / "new"
+    before = (old / "run.json").read_bytes()
+    start = prepare(replace(RUN, seed=1), old, command=[], fork=new)
+    assert (start.directory, start.step, start.run.out) == (new, 7, str(new))
+    assert latest(new) == new / "checkpoints" / "7"
+    assert read_run(new).seed == 1
+    assert (old / "run.json").read_bytes() == before
+    entry = json.loads((new / "commands.jsonl").read_text())
+    assert entry["forked_from"] == str((old / "checkpoints" / "7").resolve())
+    with pytest.raises(CommandError, match="there is a run in it already"):
+        prepare(replace(RUN, seed=1), old, command=[], fork=new)
+
+
+def test_fork_that_cannot_be(tmp_path):
+    with pytest.raises(CommandError, match="no checkpoint to go on from"):
+        prepare(RUN, tmp_path / "old", command=[], fork=tmp_path / "new")
+    old = begin(tmp_path / "old", 7)
+    wider = replace(RUN, model=replace(RUN.model, d_ff=8))
+    with pytest.raises(ChangedSettingsError, match="other shapes"):
+        prepare(wider, old, command=[], fork=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_places_that_are_taken(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CommandError, match="is a file"):
+        prepare(RUN, tmp_path / "file", command=[])
+    (tmp_path / "a" / "checkpoints" / "3").mkdir(parents=True)
+    with pytest.raises(CommandError, match=r"no run\.json"):
+        prepare(RUN, tmp_path / "a", command=[])
+
+
+def test_a_second_process_is_refused_and_a_killed_one_is_not_in_the_way(tmp_path):
+    hold = "import sys, time; from pathlib import Path; from spanloom.training.lock import directory_lock\n"
+    hold += "with directory_lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(DirectoryInUseError, match=str(process.pid)):
+            prepare(RUN, tmp_path, command=[])
+        assert not (tmp_path / "run.json").exists()
+    finally:
+        process.kill()
+        process.wait()
+    prepare(RUN, tmp_path, command=[])
+    with directory_lock(tmp_path):
+        pass
+
+
+def test_relative_paths_are_anchored(tmp_path):
+    run = pretrain(text=("a/*.txt", "/b.txt", "gs://c/d"), heldout=("e",), vocabulary="v.model", model="t5_small")
+    made = anchored(replace(run, start="runs/a"), tmp_path)
+    assert made.task.source.files == (f"{tmp_path}/a/*.txt", "/b.txt", "gs://c/d")
+    assert made.task.source.heldout_files == (f"{tmp_path}/e",)
+    assert made.task.vocabulary == SentencePiece(f"{tmp_path}/v.model")
+    assert made.start == f"{tmp_path}/runs/a"
+    assert anchored(made, Path("/elsewhere")) == made
+    assert anchored(RUN, tmp_path) == RUN
+
+
+def test_atomic_write_leaves_the_old_content_on_failure(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "\ud800")
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
