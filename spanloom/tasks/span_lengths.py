@@ -55,9 +55,7 @@ def span_lengths(inputs_length: int, noise_density: float, mean_span_length: flo
         raise ValueError(
             f"inputs_length={inputs_length} has no room for a token, a sentinel and the end of sequence: use at least 3"
         )
-    raw_length = max(inputs_length - 1, 2)
-    if _both_lengths(raw_length, density, mean)[0] > inputs_length:
-        raw_length -= 1
+    raw_length = inputs_length - 1
     while _both_lengths(raw_length + 1, density, mean)[0] <= inputs_length:
         raw_length += 1
     inputs, targets_length = _both_lengths(raw_length, density, mean)
