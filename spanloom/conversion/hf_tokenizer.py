@@ -80,11 +80,13 @@ def _spiece_files(vocabulary: SentencePiece, content: bytes) -> dict[str, bytes]
     model = spiece.parse(content, vocabulary.path)
     sentinels = spiece_sentinels(vocabulary, model)
     fast = fast_tokenizer(model, sentinels)
-    names = [f"<extra_id_{number}>" for number in sorted(sentinels)]
+    # whatever is listed here becomes an added token, so sentinels that must stay pieces are left out
+    added = {token["content"] for token in fast["added_tokens"]}
+    names = [name for number in sorted(sentinels) if (name := f"<extra_id_{number}>") in added]
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         **_SPECIAL,
-        "extra_ids": 0 if max(sentinels.values(), default=0) < len(model.pieces) else len(names),
+        "extra_ids": sum(index >= len(model.pieces) for index in sentinels.values()),
         "additional_special_tokens": names,
         "added_tokens_decoder": {
             str(token["id"]): {key: value for key, value in token.items() if key != "id"}

@@ -132,7 +132,7 @@ def _mark(folder: Path) -> dict[str, Any]:
 
 
 def write_folder(folder: Path, source: "Source", *, name: str, max_shard_bytes: int | None = None) -> None:
-    """Write every file of a Hugging Face model into `folder`, which is empty; it will be called `name`. `convert` is the safe way."""
+    """Write every file of a Hugging Face model into the empty `folder`; `name` is what it will be called."""
     from spanloom.conversion import hf_weights
     from spanloom.conversion.model_card import model_card
     from spanloom.model.params import num_params

@@ -1,0 +1,145 @@
+"""transformers, in a process of its own, gives our logits from exported folders."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from conversion.conftest import random_batch, random_params
+from golden_data import golden_dir
+
+from spanloom.conversion.convert import Lineage, Source, convert_to_hf
+from spanloom.conversion.huggingface import write_folder
+from spanloom.conversion.t5x_names import from_t5x, model_settings, to_t5x
+from spanloom.model.params import flatten, unflatten
+from spanloom.model.t5 import forward
+from spanloom.settings.model import Model
+from spanloom.settings.vocabulary import Bytes
+
+pytestmark = pytest.mark.parity
+
+ATOL = 1e-4
+BASE = Model(vocab_size=384, d_model=48, d_ff=96, num_heads=3, d_kv=24, num_encoder_layers=3, num_decoder_layers=2)
+MODELS = {
+    "t5_1_0": replace(BASE, activations=("relu",), tie_embeddings=True, name="t5_x"),
+    "t5_1_1": replace(BASE, num_decoder_layers=3, name="t5_1_1_x"),
+    "byt5": replace(BASE, num_encoder_layers=4, num_decoder_layers=1, name="byt5_x"),
+    "mt5": replace(BASE, vocab_size=512, name="mt5_x"),
+    "umt5": replace(BASE, per_layer_position_bias=True, name="umt5_x"),
+    "tied_gelu": replace(BASE, tie_embeddings=True, name="mt5_tied"),
+    "tied_umt5": replace(BASE, tie_embeddings=True, per_layer_position_bias=True),
+    "relu_untied": replace(BASE, activations=("relu",)),
+    "gated_relu": replace(BASE, activations=("relu", "linear")),
+    "gated_silu": replace(BASE, activations=("silu", "linear")),
+    "gelu": replace(BASE, activations=("gelu",)),
+    "other_buckets": replace(BASE, relative_position_buckets=16, relative_position_max_distance=64),
+    "other_epsilon": replace(BASE, norm_epsilon=1e-5),
+}
+
+
+def our_logits(source: Source, batch: dict[str, np.ndarray]) -> np.ndarray:
+    return np.asarray(jax.jit(forward, static_argnums=1)(source.params, source.model, batch))
+
+
+def largest(first: np.ndarray, second: np.ndarray, batch: dict[str, np.ndarray]) -> float:
+    return float(np.abs(first - second)[batch["decoder_target_tokens"] > 0].max())
+
+
+def test_every_shape_of_model_gives_our_logits(tmp_path, hugging_face):
+    sources = {
+        f"{name}-{seed}": Source(model, random_params(model, seed), Bytes(), Lineage("x"))
+        for name, model in MODELS.items()
+        for seed in (0, 1)
+    }
+    batches = {name: random_batch(source.model, number) for number, (name, source) in enumerate(sources.items())}
+    for name, source in sources.items():
+        convert_to_hf(source, tmp_path / name, max_shard_bytes=100_000 if name.endswith("-1") else None)
+    report, theirs = hugging_face(tmp_path, {name: {"folder": str(tmp_path / name)} for name in sources}, batches)
+    differences = {
+        name: largest(our_logits(source, batches[name]), theirs[name], batches[name])
+        for name, source in sources.items()
+    }
+    print(f"transformers {report['transformers']}: largest difference of logits {differences}")
+    assert {name: d for name, d in differences.items() if not d <= ATOL} == {}
+    assert {name: report[name]["loading"] for name in sources if report[name]["loading"]} == {}
+
+
+def golden_cases() -> dict[str, Path]:
+    folders = sorted(golden_dir("t5x", "models").iterdir())
+    return {folder.name: folder for folder in folders if (folder / "forward.npz").is_file()}
+
+
+def golden_source(folder: Path) -> tuple[Source, dict]:
+    config = json.loads((folder / "config.json").read_text())
+    fixed = {
+        ours: config[theirs]
+        for ours, theirs in (
+            ("relative_position_buckets", "relative_attention_num_buckets"),
+            ("relative_position_max_distance", "relative_attention_max_distance"),
+            ("norm_epsilon", "layer_norm_epsilon"),
+        )
+        if theirs in config
+    }
+    model = model_settings(config["T5Config"], network=config["network"], name=f"{folder.name}_x", **fixed)
+    with np.load(folder / "params.npz") as params:
+        flat = from_t5x(dict(params))
+    return Source(model, unflatten(model, flat), Bytes(), Lineage("golden")), config
+
+
+def check_golden(tmp_path: Path, hugging_face, folders: dict[str, Path]) -> None:
+    sources = {name: golden_source(folder) for name, folder in folders.items()}
+    batches, expected = {}, {}
+    for name, folder in folders.items():
+        with np.load(folder / "forward.npz") as arrays:
+            fields = ("encoder_input_tokens", "decoder_target_tokens", "decoder_input_tokens")
+            batches[name] = {field: arrays[f"padded/{field}"] for field in fields}
+            expected[name] = arrays["padded/logits"]
+        (tmp_path / name).mkdir()
+        # not through convert_to_hf: golden models may have fewer rows than any vocabulary has ids
+        write_folder(tmp_path / name, sources[name][0], name="golden")
+    _, theirs = hugging_face(tmp_path, {name: {"folder": str(tmp_path / name)} for name in folders}, batches)
+    for name, (source, config) in sources.items():
+        to_golden = largest(expected[name], theirs[name], batches[name])
+        to_ours = largest(our_logits(source, batches[name]), theirs[name], batches[name])
+        print(f"{name}: transformers differs from T5X by {to_golden:.1e}, from us by {to_ours:.1e}")
+        assert to_golden <= config["tolerances"]["logits_atol"], name
+        assert to_ours <= ATOL, name
+
+
+@pytest.mark.golden
+def test_golden_models_give_t5xs_logits_in_transformers(tmp_path, hugging_face):
+    folders = golden_cases()
+    assert folders
+    check_golden(tmp_path, hugging_face, folders)
+
+
+def test_a_case_of_its_own_goes_through_the_golden_code(tmp_path, hugging_face):
+    model = replace(BASE, name="own", num_encoder_layers=1)
+    source = Source(model, random_params(model, 5), Bytes(), Lineage("own"))
+    batch = random_batch(model, 5)
+    folder = tmp_path / "golden" / "own"
+    folder.mkdir(parents=True)
+    np.savez(folder / "params.npz", **to_t5x(model, flatten(source.params), scanned=False))
+    logits = our_logits(source, batch)
+    np.savez(folder / "forward.npz", **{f"padded/{k}": v for k, v in {**batch, "logits": logits}.items()})
+    t5_config = {
+        "vocab_size": 384,
+        "emb_dim": 48,
+        "num_heads": 3,
+        "head_dim": 24,
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 2,
+        "mlp_dim": 96,
+        "mlp_activations": ["gelu", "linear"],
+        "logits_via_embedding": False,
+        "dtype": "float32",
+        "dropout_rate": 0.0,
+    }
+    (folder / "config.json").write_text(
+        json.dumps({"network": "t5", "T5Config": t5_config, "tolerances": {"logits_atol": 1e-4}})
+    )
+    work = tmp_path / "work"
+    work.mkdir()
+    check_golden(work, hugging_face, {"own": folder})
