@@ -27,7 +27,7 @@ from spanloom.pipeline.rows import Example, columns_of, encode_rows, fields_of
 from spanloom.pipeline.shards import Ragged, ragged, read_shard, token_dtype, write_shard
 from spanloom.settings.task import Task
 from spanloom.tasks.read_report import ReadReport
-from spanloom.tasks.sources import read_examples
+from spanloom.tasks.sources import Split, read_examples
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 SHARD_BYTES = 32 * 2**20
@@ -75,7 +75,7 @@ class StoreBuilder:
     def __init__(
         self,
         task: Task,
-        split: str,
+        split: Split,
         directory: Path,
         vocabulary: Vocabulary,
         fingerprint: dict[str, Any],

@@ -15,6 +15,7 @@ from spanloom.pipeline.store import Store, open_or_build
 from spanloom.settings.run import Run
 from spanloom.settings.task import SpanCorruption, Task
 from spanloom.tasks.read_report import ReadReport
+from spanloom.tasks.sources import Split, check_heldout, has_heldout
 from spanloom.tasks.span_corruption import lengths_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
@@ -67,6 +68,10 @@ class Dataset:
             examples_N = np.arange(index * batch_size, min((index + 1) * batch_size, self.num_examples))
             yield fill_batch(self._make(examples_N, heldout_noise_keys(examples_N)), batch_size)
 
+    def raw(self, example: int) -> np.ndarray:
+        """The tokens of example number `example` before noise (the targets of a pair), (n,) int32."""
+        return self._examples.raw(example)
+
     def text_examples(self, count: int) -> list[TextExample]:
         """`count` examples spread evenly over the part (fewer if it has fewer), with the noise of `eval_batches`."""
         count = min(count, self.num_examples)
@@ -111,8 +116,10 @@ def open_data(run: Run, directory: Path, *, progress: Progress | None = None) ->
     if isinstance(task.objective, SpanCorruption):
         lengths_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
     base = Path(directory) / "stores" / _directory_name(task.name)
-    splits = ("train", "heldout") if keeps_heldout(task) else ("train",)
-    stores = {split: open_or_build(task, split, base / split, vocabulary, progress=progress) for split in splits}
+    splits: tuple[Split, ...] = ("train", "heldout") if has_heldout(task.source) else ("train",)
+    stores: dict[str, Store] = {
+        split: open_or_build(task, split, base / split, vocabulary, progress=progress) for split in splits
+    }
     examples = _examples_of(task, stores, vocabulary)
     _check_enough(task, stores, examples)
     parts = {
@@ -125,11 +132,6 @@ def open_data(run: Run, directory: Path, *, progress: Progress | None = None) ->
         reports={split: store.report for split, store in stores.items()},
         lengths={"encoder": examples["train"].inputs_length, "decoder": examples["train"].targets_length},
     )
-
-
-def keeps_heldout(task: Task) -> bool:
-    """Whether a part of the source's data is held out of training."""
-    return bool(getattr(task.source, "heldout_files", ())) or task.source.heldout_share > 0
 
 
 def _examples_of(task: Task, stores: dict[str, Store], vocabulary: Vocabulary) -> dict[str, Examples]:
@@ -160,11 +162,10 @@ def _check_enough(task: Task, stores: dict[str, Store], examples: dict[str, Exam
     if train.num_examples == 0:
         raise DataError(f"the training part of task {task.name!r} is empty: check task.source.files")
     if "heldout" in examples and examples["heldout"].num_examples == 0:
-        rows = stores["train"].num_rows
+        check_heldout(task.source, stores["train"].report, stores["heldout"].report)
         raise DataError(
-            f"the held-out part of task {task.name!r} is empty: a share of {task.source.heldout_share} of "
-            f"{rows} documents or pairs came to none. Raise task.source.heldout_share, name task.source.heldout_files, "
-            "or set task.source.heldout_share to 0 to train without"
+            f"the documents of the held-out part of task {task.name!r} have no token in this vocabulary: name other "
+            "held-out files (task.source.heldout_files), or set task.source.heldout_share to 0 to train without"
         )
 
 

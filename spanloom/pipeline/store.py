@@ -16,7 +16,7 @@ from spanloom.pipeline.meta import check_file, read_meta
 from spanloom.pipeline.shards import DamagedStoreError, read_shard
 from spanloom.settings.task import Task
 from spanloom.tasks.read_report import BadInputError, ReadReport
-from spanloom.tasks.sources import source_fingerprint
+from spanloom.tasks.sources import Split, source_fingerprint
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def open_store(directory: Path, *, checksum: bool = False) -> Store:
 
 def open_or_build(
     task: Task,
-    split: str,
+    split: Split,
     directory: Path,
     vocabulary: Vocabulary,
     *,
