@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -83,8 +84,12 @@ class TensorBoard:
         """Opens a new event file in `directory`; on resume, TensorBoard hides what was logged after `resume_step`."""
         from tensorboardX import SummaryWriter  # slow to import
 
-        # purge_step hides events with step >= it; those of resume_step itself stay.
-        self._writer = SummaryWriter(str(directory), purge_step=resume_step + 1 if resume_step else 0, flush_secs=10)
+        self._writer = SummaryWriter(
+            str(directory),
+            purge_step=resume_step + 1 if resume_step else 0,  # hides events with step >= it
+            filename_suffix=f".{time.time_ns()}",  # names count seconds; a second file in one would replace the first
+            flush_secs=10,
+        )
 
     def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Write every number of a training or evaluation event as a scalar named kind/name, or kind/task/name."""

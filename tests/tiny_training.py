@@ -1,0 +1,148 @@
+"""A training run that takes seconds, in this process or in one of its own that may be killed.
+
+python tests/tiny_training.py TEXT_FILE DIRECTORY STEPS
+"""
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spanloom.settings.model import Model
+from spanloom.settings.optimizer import AdamW, Constant
+from spanloom.settings.run import Checkpoints, Evaluation, Logging, Run
+from spanloom.settings.task import SpanCorruption, Task, TextFiles
+
+MODEL = Model(
+    vocab_size=384, d_model=16, d_ff=32, num_heads=2, d_kv=8, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1
+)
+PATIENCE = 300  # seconds until a process counts as stuck, on a busy machine too
+
+
+def tiny_run(text: Path, steps: int, **changes: Any) -> Run:
+    run = Run(
+        name="tiny",
+        task=Task(
+            "lines",
+            TextFiles((str(text),), heldout_share=0.05),
+            objective=SpanCorruption(inputs_length=32, mean_span_length=3.0),
+        ),
+        model=MODEL,
+        optimizer=AdamW(learning_rate=1e-2),
+        schedule=Constant(warmup_steps=5),
+        batch_size=4,
+        steps=steps,
+        checkpoint=Checkpoints(every=10, keep=2, keep_best=1),
+        eval=Evaluation(every=15, max_batches=2),
+        log=Logging(every=1),
+    )
+    return dataclasses.replace(run, **changes)
+
+
+def write_text(path: Path, lines: int = 300, seed: int = 0) -> Path:
+    words = [
+        "the",
+        "a",
+        "model",
+        "learns",
+        "to",
+        "fill",
+        "masked",
+        "spans",
+        "of",
+        "bytes",
+        "and",
+        "every",
+        "run",
+        "goes",
+        "on",
+        "where",
+        "it",
+        "stopped",
+    ]
+    draw = random.Random(seed)
+    path.write_text("".join(" ".join(draw.choices(words, k=draw.randint(3, 14))) + "\n" for _ in range(lines)))
+    return path
+
+
+def spawn(text: Path, directory: Path, steps: int, environment: dict[str, str] | None = None) -> subprocess.Popen:
+    command = [sys.executable, __file__, str(text), str(directory), str(steps)]
+    directory.mkdir(parents=True, exist_ok=True)
+    log = (directory / "process.log").open("ab")
+    return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
+
+
+def wait_until(process: subprocess.Popen, happened: Callable[[], bool], timeout: float = PATIENCE) -> bool:
+    """Whether it happened before the process ended or the time was up. Looks every millisecond."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if happened():
+            return True
+        if process.poll() is not None:
+            return happened()
+        time.sleep(0.001)
+    return False
+
+
+def kill(process: subprocess.Popen, number: int = signal.SIGKILL) -> int:
+    process.send_signal(number)
+    return process.wait(PATIENCE)
+
+
+def finish(process: subprocess.Popen, directory: Path) -> None:
+    code = process.wait(PATIENCE)
+    assert code == 0, f"exit code {code}\n{(directory / 'process.log').read_text()[-4000:]}"
+
+
+def events(directory: Path) -> list[dict[str, Any]]:
+    path = directory / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def losses(directory: Path) -> dict[tuple[str, int], float]:
+    """Every training and held-out loss by kind and step; none may come twice."""
+    result: dict[tuple[str, int], float] = {}
+    for event in events(directory):
+        if event["kind"] in ("train", "eval"):
+            key = (event["kind"], event["step"])
+            assert key not in result, f"{key} comes twice in {directory}"
+            result[key] = event["loss" if event["kind"] == "train" else "heldout_loss"]
+    return result
+
+
+def last_step(directory: Path) -> int:
+    """Step of the last training line, 0 while there is none. The last line may be half written."""
+    path = directory / "metrics.jsonl"
+    if not path.exists():
+        return 0
+    found = 0
+    for line in path.read_bytes().splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        found = max(found, event["step"] if event["kind"] == "train" else 0)
+    return found
+
+
+def same_arrays(first: Any, second: Any) -> bool:
+    import jax
+
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
+
+
+if __name__ == "__main__":
+    from spanloom.training.loop import train
+
+    finished = train(tiny_run(Path(sys.argv[1]), int(sys.argv[3])), Path(sys.argv[2]))
+    print("finished" if finished else "interrupted", flush=True)

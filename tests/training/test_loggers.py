@@ -1,0 +1,113 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from spanloom.pipeline.durable import StorageError
+from spanloom.training.loggers import Loggers, MetricsFile, TensorBoard, cut_back
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write_run(path, first, last, resume_step=0):
+    """As the loop writes: a start line, training lines, an evaluation every second step."""
+    file = MetricsFile(path, resume_step)
+    file.write("start", resume_step, {})
+    for step in range(first, last + 1):
+        file.write("train", step, {"loss": step / 3})
+        if step % 2 == 0:
+            file.write("eval", step, {"task": "t", "heldout_loss": 1.0})
+    file.close()
+
+
+@pytest.mark.short
+def test_float32_survives_to_the_last_bit(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    values = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    file = MetricsFile(path)
+    for step, value in enumerate(values):
+        file.write("train", step, {"loss": float(value)})
+    read = np.array([line["loss"] for line in lines(path)], np.float32)
+    assert read.tobytes() == values.tobytes()
+
+
+@pytest.mark.short
+def test_lines_are_on_disk_at_once_and_every_one_is_json(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path)
+    file.write("train", 1, {"loss": math.nan, "accuracy": math.inf, "text": "näh"})
+    assert path.read_text() == '{"kind": "train", "step": 1, "loss": null, "accuracy": null, "text": "näh"}\n'
+
+
+@pytest.mark.short
+def test_a_kind_task_and_step_comes_once(tmp_path):
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    file.write("eval", 1, {"task": "a"})
+    file.write("eval", 1, {"task": "b"})
+    with pytest.raises(ValueError, match="comes once"):
+        file.write("eval", 1, {"task": "a"})
+    assert file.has("eval", "b", 1)
+    assert not file.has("eval", "c", 1)
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("killed_at", range(4, 10))
+@pytest.mark.parametrize("torn", [b"", b'{"kind": "train", "st', b"\xff\x00"])
+def test_a_resume_writes_what_a_straight_run_writes(tmp_path, killed_at, torn):
+    path, straight = tmp_path / "metrics.jsonl", tmp_path / "straight.jsonl"
+    write_run(path, 1, killed_at)
+    with path.open("ab") as file:
+        file.write(torn)
+    write_run(path, 5, 10, resume_step=4)
+    write_run(straight, 1, 10)
+    assert [x for x in lines(path) if x["kind"] != "start"] == [x for x in lines(straight) if x["kind"] != "start"]
+    assert [x["step"] for x in lines(path) if x["kind"] == "start"] == [0, 4]
+    write_run(path, 5, 10, resume_step=4)  # the same checkpoint once more
+    assert [x["step"] for x in lines(path) if x["kind"] == "start"] == [0, 4]
+
+
+@pytest.mark.short
+def test_a_run_that_begins_again_begins_with_an_empty_file(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    write_run(path, 1, 5)
+    assert cut_back(path, 0) == set()
+    assert path.read_text() == ""
+
+
+def test_a_full_disk_is_said(tmp_path, monkeypatch):
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+
+    class Full:
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file, "_file", Full())
+    with pytest.raises(StorageError, match="no room"):
+        file.write("train", 1, {})
+
+
+def scalars(directory):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(directory), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    return {tag: [(e.step, e.value) for e in accumulator.Scalars(tag)] for tag in accumulator.Tags()["scalars"]}
+
+
+def test_tensorboard_reads_the_events_and_hides_what_a_resume_wrote_again(tmp_path):
+    pytest.importorskip("tensorboard")
+    for first, last, resume_step in [(1, 7, 0), (5, 9, 4)]:
+        logger = Loggers(TensorBoard(tmp_path, resume_step))
+        for step in range(first, last + 1):
+            logger.write("train", step, {"loss": step + resume_step / 100, "note": "text"})
+        logger.write("eval", last, {"task": "t", "heldout_loss": 1.0})
+        logger.write("start", last, {"parameters": 5})
+        logger.close()
+    found = scalars(tmp_path)
+    assert set(found) == {"train/loss", "eval/t/heldout_loss"}
+    assert [step for step, _ in found["train/loss"]] == list(range(1, 10))
+    assert found["train/loss"][4][1] == pytest.approx(5.04)
+    assert [step for step, _ in found["eval/t/heldout_loss"]] == [9]

@@ -1,0 +1,81 @@
+import io
+
+import pytest
+
+from spanloom.pipeline.build import BuildProgress
+from spanloom.training.progress import Pace, PlainDisplay, TerminalDisplay, amount, duration, make_display
+
+pytestmark = pytest.mark.short
+
+
+def pace(step):
+    return Pace(step, 2.5, 12345.0, 0.42, 200.0)
+
+
+def test_plain_lines_are_few_and_say_everything():
+    stream = io.StringIO()
+    display = PlainDisplay(stream, seconds_between=1000)
+    display.warn("careful")
+    display.begin(0, 100)
+    for step in range(1, 101):
+        display.advance(pace(step), log_line=True)
+    display.close()
+    assert stream.getvalue().splitlines() == [
+        "warning: careful",
+        "step 1/100  loss 2.5000  12,345 tokens/s  MFU 42%  ETA 3 min 20 s",
+        "step 100/100  loss 2.5000  12,345 tokens/s  MFU 42%  ETA 3 min 20 s",
+    ]
+
+
+def test_a_bar_on_a_terminal():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    display = make_display(stream)
+    assert isinstance(display, TerminalDisplay)
+    display.building(BuildProgress("t", "train", 5, 100, 100, 0, False))
+    display.building(BuildProgress("t", "train", 6, 120, 120, 1, True))
+    display.begin(5, 10)
+    display.say("[not markup] held-out loss 1.0")
+    display.advance(pace(7), log_line=False)
+    display.close()
+    text = stream.getvalue()
+    assert "[not markup] held-out loss 1.0" in text
+    assert "7/10" in text
+    assert "tokens/s" in text
+
+
+def test_lines_where_there_is_no_terminal():
+    assert isinstance(make_display(io.StringIO()), PlainDisplay)
+
+
+def test_building_is_told_only_when_it_takes_long():
+    stream = io.StringIO()
+    PlainDisplay(stream, 1000).building(BuildProgress("t", "train", 5, 100, 100, 0, False))
+    assert stream.getvalue() == ""
+    PlainDisplay(stream, 0).building(BuildProgress("t", "train", 5, 12345, 999, 0, False))
+    assert "building the train store of t: 5 documents, 12.3 kB, 999 tokens" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (200, "3 min 20 s"),
+        (18720, "5 h 12 min"),
+        (273600, "3 d 4 h"),
+        (float("nan"), "unknown"),
+    ],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0"), (950, "950"), (12345, "12.3 k"), (1.23e6, "1.23 M"), (3e9, "3 G")]
+)
+def test_amounts(number, text):
+    assert amount(number) == text

@@ -1,0 +1,65 @@
+import math
+
+import jax.numpy as jnp
+import pytest
+
+from spanloom.training.recorder import Recorder, Speeds, count_tokens
+
+
+class Listener:
+    def __init__(self):
+        self.events, self.paces = [], []
+
+    def write(self, kind, step, values):
+        self.events.append((kind, step, dict(values)))
+
+    def advance(self, pace, log_line):
+        self.paces.append((pace.step, log_line))
+
+
+def metrics(loss, norm=1.0):
+    return {"loss": jnp.float32(loss), "grad_norm": jnp.float32(norm)}
+
+
+def recorder(listener, log_every=2, last_step=5):
+    return Recorder(
+        listener,
+        listener,
+        Speeds(1e9, 1e12),
+        log_every=log_every,
+        last_step=last_step,
+        diverged=lambda step, what: FloatingPointError(f"{step}: {what}"),
+    )
+
+
+def test_one_step_late_and_every_so_many_steps():
+    listener = Listener()
+    recording = recorder(listener)
+    for step in range(1, 6):
+        recording.before_step()
+        recording.add(step, 100, metrics(step))
+        assert [s for s, _ in listener.paces] == list(range(1, step))
+    recording.flush()
+    recording.flush()
+    assert listener.paces == [(1, True), (2, True), (3, False), (4, True), (5, True)]
+    assert [(kind, step) for kind, step, _ in listener.events] == [("train", s) for s in (1, 2, 4, 5)]
+    values = listener.events[2][2]
+    assert values["tokens_per_second"] == pytest.approx(100 / values["seconds_per_step"])
+    assert values["mfu"] == pytest.approx(1e9 / 1e12 / values["seconds_per_step"])
+    assert recording.last["loss"] == 5
+
+
+@pytest.mark.parametrize(("bad", "name"), [(metrics(math.nan), "loss"), (metrics(1, math.inf), "grad norm")])
+def test_not_a_number_stops(bad, name):
+    listener = Listener()
+    recording = recorder(listener)
+    recording.add(1, 100, metrics(1))
+    recording.add(2, 100, bad)
+    with pytest.raises(FloatingPointError, match=f"2: the {name}"):
+        recording.flush()
+    assert [kind for kind, _, _ in listener.events] == ["train", "diverged"]
+
+
+def test_padding_is_no_token():
+    batch = {"encoder_input_tokens": jnp.array([[5, 6, 0]]), "decoder_loss_weights": jnp.array([[1, 0]])}
+    assert count_tokens(batch) == 3

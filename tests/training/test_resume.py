@@ -1,0 +1,132 @@
+"""Processes are killed at planned and at random moments; what they leave must go on to the very same losses."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tiny_training import events, finish, kill, last_step, losses, same_arrays, spawn, wait_until, write_text
+
+from spanloom.training.checkpoint_paths import PARTIAL, latest, steps_in
+from spanloom.training.checkpoints import restore
+
+STEPS = 60
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """One compilation cache for all processes of this file: the first compiles, the others load."""
+    return {"SPANLOOM_CACHE": str(tmp_path_factory.mktemp("cache")), "JAX_PLATFORMS": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return write_text(tmp_path_factory.mktemp("text") / "lines.txt", lines=4000)
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory, text, cache):
+    """A run that nobody disturbed."""
+    directory = tmp_path_factory.mktemp("straight") / "run"
+    finish(spawn(text, directory, STEPS, cache), directory)
+    assert sorted(s for kind, s in losses(directory) if kind == "train") == list(range(1, STEPS + 1))
+    return directory
+
+
+def saving(directory: Path):
+    return lambda: any(p.name.endswith(PARTIAL) for p in (directory / "checkpoints").glob("*"))
+
+
+def building(directory: Path):
+    return lambda: any((directory / "stores").glob("*/*.building"))
+
+
+def assert_same_run(directory: Path, straight: Path) -> None:
+    assert losses(directory) == losses(straight)  # float32 written in full: equal to the last bit
+    ours, theirs = restore(latest(directory)), restore(latest(straight))
+    assert (ours.step, ours.position) == (theirs.step, theirs.position)
+    assert same_arrays(ours.params, theirs.params)
+    assert not [p.name for p in (directory / "checkpoints").iterdir() if not p.name.isdecimal()]
+    keys = [(e["kind"], e.get("task"), e["step"]) for e in events(directory)]
+    assert len(keys) == len(set(keys))
+
+
+def test_killed_after_step_37_the_rest_is_the_same_to_the_last_bit(tmp_path, text, straight, cache):
+    process = spawn(text, tmp_path, STEPS, cache)
+    assert wait_until(process, lambda: last_step(tmp_path) >= 37)
+    kill(process)
+    assert last_step(tmp_path) < STEPS
+    assert steps_in(tmp_path / "checkpoints")
+    finish(spawn(text, tmp_path, STEPS, cache), tmp_path)
+    assert_same_run(tmp_path, straight)
+
+
+def test_killed_inside_a_build_and_inside_a_save(tmp_path, text, straight, cache):
+    for moment in (building(tmp_path), saving(tmp_path)):
+        process = spawn(text, tmp_path, STEPS, cache)
+        assert wait_until(process, moment)
+        kill(process)
+    finish(spawn(text, tmp_path, STEPS, cache), tmp_path)
+    assert_same_run(tmp_path, straight)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_polite_stop_saves_and_exits_0_and_steps_may_be_raised(tmp_path, text, straight, cache, number):
+    process = spawn(text, tmp_path, 23, cache)
+    assert wait_until(process, lambda: last_step(tmp_path) >= 3)
+    assert kill(process, number) == 0
+    stopped_at = int(latest(tmp_path).name)
+    assert 3 <= stopped_at <= 23
+    assert restore(latest(tmp_path)).position == {"examples": 4 * stopped_at}
+    for steps in (23, STEPS):
+        finish(spawn(text, tmp_path, steps, cache), tmp_path)
+    expected = losses(straight)
+    if ("eval", 23) in losses(tmp_path):  # the last step of 23 is evaluated, and in a straight run it is not
+        expected = {**expected, ("eval", 23): losses(tmp_path)["eval", 23]}
+    assert losses(tmp_path) == expected
+
+
+@pytest.mark.slow
+def test_many_random_kills(tmp_path, text, straight, cache):
+    """At least 24 SIGKILLs: 4 inside a build, 8 inside a save, 12 at random moments of a process's life."""
+    seed = int(os.environ.get("SPANLOOM_KILL_SEED", time.time_ns() % 10**9))
+    print(f"random kills with seed {seed}: repeat with SPANLOOM_KILL_SEED={seed}")
+    draw = random.Random(seed)
+    lifetime = _seconds(text, tmp_path / "timing", cache)
+    kinds = draw.sample(["save"] * 8 + ["random"] * 12, 20)
+    kills, directory, rounds = {"build": 0, "save": 0, "random": 0}, tmp_path / "0", 0
+    while kinds or kills["build"] < 4:
+        kind = "build" if kills["build"] < 4 and not directory.exists() else kinds.pop() if kinds else "finish"
+        process = spawn(text, directory, STEPS, cache)
+        if kind == "build":
+            happened = wait_until(process, building(directory))
+        elif kind == "save":
+            happened = wait_until(process, saving(directory))
+        elif kind == "random":
+            happened = not wait_until(process, lambda: False, draw.uniform(0, 1.1 * lifetime))
+        else:
+            happened = False
+        if process.poll() is None and happened:
+            time.sleep(draw.choice([0, 0, 0.005, 0.05]) if kind == "save" else 0)
+            kill(process)
+            kills[kind] += 1
+            continue
+        # The run was done before the moment came: check it, and go on killing a new one.
+        finish(process, directory)
+        assert_same_run(directory, straight)
+        if kind in ("save", "random"):
+            kinds.append(kind)
+        rounds += 1
+        directory = tmp_path / str(rounds)
+    finish(spawn(text, directory, STEPS, cache), directory)
+    assert_same_run(directory, straight)
+    print(f"{sum(kills.values())} kills ({kills}) over {rounds + 1} runs of {STEPS} steps: the same losses")
+    assert sum(kills.values()) >= 20
+
+
+def _seconds(text, directory, cache) -> float:
+    started = time.monotonic()
+    finish(spawn(text, directory, STEPS, cache), directory)
+    return time.monotonic() - started
