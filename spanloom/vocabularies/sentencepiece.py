@@ -132,7 +132,7 @@ def _check_kind(processor: sentencepiece.SentencePieceProcessor, found: list[tup
     ordinary = [number for number, token in found if token not in apart]
     if ordinary:
         raise VocabularyError(
-            f"{path} has <extra_id_{ordinary[0]}> as an ordinary piece, which text cannot be told from: retrain it with "
+            f"{path} has <extra_id_{ordinary[0]}> as an ordinary piece, not set apart from text: retrain it with "
             "--user_defined_symbols=<extra_id_0>,<extra_id_1>,..."
         )
 
