@@ -1,0 +1,269 @@
+"""The loss of T5X: cross-entropy with z-loss and label smoothing, its normalisers, and what is measured beside it.
+
+The head and the softmax are computed for a few target positions at a time, and the gradient along with the value, so
+that logits of shape (B, T, V) never exist whole: the idea of Liger Kernel (Hsu et al. 2024) in plain JAX.
+"""
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from spanloom.model import params as P
+from spanloom.model.t5 import Batch, hidden_states
+from spanloom.settings.model import Model
+from spanloom.settings.run import Loss, Normalizer
+
+CHUNK_BYTES = 256 * 1024 * 1024  # of float32 logits at a time; small vocabularies and batches are one chunk
+
+Metrics = dict[str, jax.Array]
+
+
+class TokenLosses(NamedTuple):
+    """What each target token costs, unweighted, float32 (B, T), and whether the likeliest token was the target."""
+
+    cross_entropy: jax.Array
+    z_loss: jax.Array
+    correct: jax.Array
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What fixes the computation: settings of the loss, and whether the kernel is the (V, E) embedding."""
+
+    z_loss: float
+    label_smoothing: float
+    tied: bool
+
+
+def loss_and_metrics(
+    params: P.T5, config: Model, loss: Loss, batch: Batch, dropout_key: jax.Array | None = None
+) -> tuple[jax.Array, Metrics]:
+    """The loss to minimise (float32 scalar) and sums that add up over batches (float32 scalars).
+
+    `batch`: int32 (B, S) `encoder_input_tokens`; (B, T) `decoder_target_tokens`, `decoder_input_tokens`; if packed,
+    `encoder_segment_ids` and `decoder_segment_ids`; optional `decoder_loss_weights` (unset: 1 where the target is not padding).
+    Metrics, weighted by the loss weights but not normalised: `loss_sum` (with z-loss), `cross_entropy_sum`, `z_loss_sum`,
+    `correct_sum`, `weight_sum`, and `num_sequences`, the sequences (segments, if packed) that have any weight.
+    """
+    return loss_from_hidden(params, config, loss, hidden_states(params, config, batch, dropout_key), batch)
+
+
+def loss_from_hidden(
+    params: P.T5, config: Model, loss: Loss, hidden_BxTxE: jax.Array, batch: Batch
+) -> tuple[jax.Array, Metrics]:
+    """`loss_and_metrics` after the decoder's last norm: head, losses, normaliser."""
+    weights_BxT = loss_weights(batch)
+    per_sequence_BxT = weights_per_sequence(batch, weights_BxT)
+    normalized_BxT = normalize_weights(loss.normalizer, weights_BxT, per_sequence_BxT)
+    value, tokens = head_loss(params, config, loss, hidden_BxTxE, batch["decoder_target_tokens"], normalized_BxT)
+    cross_entropy = jnp.sum(tokens.cross_entropy * weights_BxT)
+    z_loss = jnp.sum(tokens.z_loss * weights_BxT)
+    metrics = {
+        "loss_sum": cross_entropy + z_loss,
+        "cross_entropy_sum": cross_entropy,
+        "z_loss_sum": z_loss,
+        "correct_sum": jnp.sum(tokens.correct * weights_BxT),
+        "weight_sum": jnp.sum(weights_BxT),
+        "num_sequences": jnp.sum(per_sequence_BxT),
+    }
+    return value, metrics
+
+
+def token_losses(
+    params: P.T5, config: Model, loss: Loss, batch: Batch, dropout_key: jax.Array | None = None
+) -> TokenLosses:
+    """What each target token of a batch costs, (B, T), unweighted and with no gradient: for evaluation and scoring."""
+    hidden_BxTxE = hidden_states(params, config, batch, dropout_key)
+    targets_BxT = batch["decoder_target_tokens"]
+    return head_loss(params, config, loss, hidden_BxTxE, targets_BxT, loss_weights(batch))[1]
+
+
+def loss_weights(batch: Mapping[str, Any]) -> jax.Array:
+    """Weights of the targets, float32 (B, T): the batch's own, else 1 where the target is not padding."""
+    weights = batch.get("decoder_loss_weights")
+    return (batch["decoder_target_tokens"] > 0 if weights is None else weights).astype(jnp.float32)
+
+
+def weights_per_sequence(batch: Mapping[str, Any], weights_BxT: jax.Array) -> jax.Array:
+    """Weights divided by their sum over the token's sequence (its segment, if packed); 0 where that sum is 0."""
+    segments_BxT = batch.get("decoder_segment_ids")
+    if segments_BxT is None:
+        total = jnp.sum(weights_BxT, axis=1, keepdims=True)
+    else:
+        same_BxTxT = segments_BxT[:, :, None] == segments_BxT[:, None, :]
+        total = jnp.sum(jnp.where(same_BxTxT, weights_BxT[:, None, :], 0.0), axis=-1)
+    return weights_BxT / jnp.where(total == 0, 1.0, total)
+
+
+def normalize_weights(normalizer: Normalizer, weights_BxT: jax.Array, per_sequence_BxT: jax.Array) -> jax.Array:
+    """The weights with the normaliser divided in, so that the loss is a plain weighted sum of token losses.
+
+    A batch without any weight has loss 0, not NaN.
+    """
+    match normalizer:
+        case "sum":
+            return weights_BxT
+        case "real_tokens":
+            total = jnp.sum(weights_BxT)
+            return weights_BxT / jnp.where(total == 0, 1.0, total)
+        case "all_tokens":
+            return weights_BxT / weights_BxT.size
+        case "sequences":
+            total = jnp.sum(per_sequence_BxT)
+            return per_sequence_BxT / jnp.where(total == 0, 1.0, total)
+        case int() | float():
+            if not normalizer > 0:
+                raise ValueError(f"loss.normalizer is {normalizer}; a number must be above 0")
+            return weights_BxT / normalizer
+    names = "'sum', 'real_tokens', 'all_tokens', 'sequences' or a number"
+    raise ValueError(f"loss.normalizer is {normalizer!r}; it must be {names}")
+
+
+def head_loss(
+    params: P.T5, config: Model, loss: Loss, hidden_BxTxE: jax.Array, targets_BxT: jax.Array, weights_BxT: jax.Array
+) -> tuple[jax.Array, TokenLosses]:
+    """Sum over tokens of weight * (cross-entropy + z-loss), from the decoder's output, and each token's losses.
+
+    Differentiable in the hidden states and the head's weights through the sum only; the tokens' losses are constants.
+    """
+    hidden_BxTxE = hidden_BxTxE.astype(jnp.float32)
+    if params.decoder.logits_dense is None:
+        kernel = params.token_embedder.embedding
+        hidden_BxTxE = hidden_BxTxE / math.sqrt(config.d_model)
+    else:
+        kernel = params.decoder.logits_dense.kernel
+    head = _Head(loss.z_loss, loss.label_smoothing, tied=params.decoder.logits_dense is None)
+    value, tokens = _weighted_loss(head, hidden_BxTxE, kernel, targets_BxT, weights_BxT)
+    return value, jax.lax.stop_gradient(tokens)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _weighted_loss(
+    head: _Head, hidden_BxTxE: jax.Array, kernel: jax.Array, targets_BxT: jax.Array, weights_BxT: jax.Array
+) -> tuple[jax.Array, TokenLosses]:
+    def step(_: None, chunk: tuple[jax.Array, ...]) -> tuple[None, TokenLosses]:
+        hidden, targets, _weights = chunk
+        return None, _token_losses(head, _logits(head, hidden, kernel), targets)[0]
+
+    tokens = _over_chunks(step, None, kernel, head, (hidden_BxTxE, targets_BxT, weights_BxT))[1]
+    return _weighted_sum(tokens, weights_BxT), tokens
+
+
+def _forward(
+    head: _Head, hidden_BxTxE: jax.Array, kernel: jax.Array, targets_BxT: jax.Array, weights_BxT: jax.Array
+) -> tuple[tuple[jax.Array, TokenLosses], tuple[jax.Array, jax.Array]]:
+    """Value and gradients in one pass: the loss is a weighted sum, so its gradient needs nothing from later."""
+
+    def step(kernel_gradient: jax.Array, chunk: tuple[jax.Array, ...]) -> tuple[jax.Array, Any]:
+        hidden, targets, weights = chunk
+        logits = _logits(head, hidden, kernel)
+        tokens, log_z = _token_losses(head, logits, targets)
+        slope = _logits_gradient(head, logits, log_z, targets, weights)
+        if head.tied:
+            hidden_gradient = jnp.einsum("bcv,ve->bce", slope, kernel)
+            kernel_gradient = kernel_gradient + jnp.einsum("bcv,bce->ve", slope, hidden)
+        else:
+            hidden_gradient = jnp.einsum("bcv,ev->bce", slope, kernel)
+            kernel_gradient = kernel_gradient + jnp.einsum("bce,bcv->ev", hidden, slope)
+        return kernel_gradient, (tokens, hidden_gradient)
+
+    chunks = (hidden_BxTxE, targets_BxT, weights_BxT)
+    gradient, (tokens, hidden_gradient) = _over_chunks(step, jnp.zeros_like(kernel), kernel, head, chunks)
+    return (_weighted_sum(tokens, weights_BxT), tokens), (hidden_gradient, gradient)
+
+
+def _backward(
+    head: _Head, gradients: tuple[jax.Array, jax.Array], cotangents: tuple[jax.Array, TokenLosses]
+) -> tuple[jax.Array, jax.Array, None, None]:
+    scale = cotangents[0]
+    return gradients[0] * scale, gradients[1] * scale, None, None
+
+
+_weighted_loss.defvjp(_forward, _backward)
+
+
+def _weighted_sum(tokens: TokenLosses, weights_BxT: jax.Array) -> jax.Array:
+    return jnp.sum((tokens.cross_entropy + tokens.z_loss) * weights_BxT)
+
+
+def _over_chunks(step: Any, carry: Any, kernel: jax.Array, head: _Head, arrays: tuple[jax.Array, ...]) -> Any:
+    """Scan `step` over pieces of the length axis; one piece if its logits are small enough. Like lax.scan otherwise."""
+    batch, length = arrays[1].shape
+    vocabulary = kernel.shape[0] if head.tied else kernel.shape[1]
+    chunks = max(1, math.ceil(batch * length * vocabulary * 4 / CHUNK_BYTES))
+    size = math.ceil(length / min(chunks, length))
+    chunks = math.ceil(length / size)
+    if chunks == 1:
+        return step(carry, arrays)
+
+    def cut(x: jax.Array) -> jax.Array:
+        padded = jnp.pad(x, [(0, 0), (0, chunks * size - length)] + [(0, 0)] * (x.ndim - 2))
+        return jnp.moveaxis(padded.reshape(batch, chunks, size, *x.shape[2:]), 1, 0)
+
+    def join(x: jax.Array) -> jax.Array:
+        return jnp.moveaxis(x, 0, 1).reshape(batch, chunks * size, *x.shape[3:])[:, :length]
+
+    carry, outputs = jax.lax.scan(step, carry, tuple(cut(x) for x in arrays))
+    return carry, jax.tree.map(join, outputs)
+
+
+def _logits(head: _Head, hidden_BxCxE: jax.Array, kernel: jax.Array) -> jax.Array:
+    return jnp.einsum("bce,ve->bcv" if head.tied else "bce,ev->bcv", hidden_BxCxE, kernel)
+
+
+def _token_losses(head: _Head, logits_BxCxV: jax.Array, targets_BxC: jax.Array) -> tuple[TokenLosses, jax.Array]:
+    """Losses of each token, and log Z (B, C)."""
+    largest = jnp.max(logits_BxCxV, axis=-1)
+    log_z = jnp.log(jnp.sum(jnp.exp(logits_BxCxV - largest[..., None]), axis=-1)) + largest
+    target_logit = jnp.take_along_axis(logits_BxCxV, targets_BxC[..., None], axis=-1)[..., 0]
+    if head.label_smoothing:
+        on, off, constant = _smoothing(head.label_smoothing, logits_BxCxV.shape[-1])
+        expected_logit = off * jnp.sum(logits_BxCxV, axis=-1) + (on - off) * target_logit
+        cross_entropy = log_z - expected_logit + constant
+    else:
+        cross_entropy = log_z - target_logit
+    # The first of the likeliest tokens, as argmax has it; a plain minimum runs much faster than argmax on CPU.
+    vocabulary = logits_BxCxV.shape[-1]
+    index = jax.lax.broadcasted_iota(jnp.int32, logits_BxCxV.shape, 2)
+    likeliest = jnp.min(jnp.where(logits_BxCxV == largest[..., None], index, vocabulary), axis=-1)
+    correct = (likeliest == targets_BxC).astype(jnp.float32)
+    return TokenLosses(cross_entropy, head.z_loss * jnp.square(log_z), correct), log_z
+
+
+def _logits_gradient(
+    head: _Head, logits_BxCxV: jax.Array, log_z_BxC: jax.Array, targets_BxC: jax.Array, weights_BxC: jax.Array
+) -> jax.Array:
+    """Gradient of the weighted token losses in the logits (B, C, V)."""
+    vocabulary = logits_BxCxV.shape[-1]
+    on, off, _ = _smoothing(head.label_smoothing, vocabulary)
+    is_target = jax.lax.broadcasted_iota(jnp.int32, logits_BxCxV.shape, 2) == targets_BxC[..., None]
+    softmax = jnp.exp(logits_BxCxV - log_z_BxC[..., None])
+    wanted = jnp.where(is_target, on, off)
+    slope_of_z = (1 + 2 * head.z_loss * log_z_BxC)[..., None]
+    return (softmax * slope_of_z - wanted) * weights_BxC[..., None]
+
+
+def _smoothing(share: float, vocabulary: int) -> tuple[float, float, float]:
+    """Probability wanted of the target, of every other token, and minus that distribution's entropy."""
+    if not 0 <= share < 1 or (share and vocabulary < 2):
+        raise ValueError(f"loss.label_smoothing is {share}; it must be at least 0 and below 1")
+    if share == 0:
+        return 1.0, 0.0, 0.0
+    on, off = 1 - share, share / (vocabulary - 1)
+    return on, off, on * math.log(on) + (vocabulary - 1) * off * math.log(off + 1e-20)
+
+
+def expected_initial_loss(config: Model) -> tuple[float, float]:
+    """Band for the first cross-entropy per token, in nats, that the initialisation predicts.
+
+    Untied head: the last norm gives the hidden state a root mean square of 1 and the head's weights have variance
+    1 / d_model, so logits are standard normal and E[log Z] = ln V + ln E[exp(N(0, 1))] = ln V + 1/2. The average over a batch moves
+    about it because frequent targets share a logit.
+    """
+    middle = math.log(config.vocab_size) + 0.5
+    return middle - 0.75, middle + 0.75

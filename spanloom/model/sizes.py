@@ -1,0 +1,97 @@
+"""Published T5-family sizes by name, and small ones of our own. Imports nothing heavy.
+
+Numbers: Raffel et al. 2020 (T5), the T5 1.1 release notes, Xue et al. 2021 (mT5), Xue et al. 2022 (ByT5), Chung et al. 2023 (umT5).
+"""
+
+import difflib
+from dataclasses import fields, replace
+from typing import Any
+
+from spanloom.settings.model import Model
+
+
+def _model(name: str, vocab_size: int, row: tuple[int, int, int, int, int, int], **rest: Any) -> Model:
+    d_model, num_heads, num_encoder_layers, num_decoder_layers, d_kv, d_ff = row
+    return Model(
+        vocab_size=vocab_size,
+        d_model=d_model,
+        d_ff=d_ff,
+        num_heads=num_heads,
+        d_kv=d_kv,
+        num_encoder_layers=num_encoder_layers,
+        num_decoder_layers=num_decoder_layers,
+        name=name,
+        **rest,
+    )
+
+
+# Columns: d_model, heads, encoder layers, decoder layers, width of a head, d_ff.
+_TINY = (8, 4, 2, 2, 3, 16)
+_T5_1_0 = {
+    "tiny": _TINY,
+    "small": (512, 8, 6, 6, 64, 2048),
+    "base": (768, 12, 12, 12, 64, 3072),
+    "large": (1024, 16, 24, 24, 64, 4096),
+    "3b": (1024, 32, 24, 24, 128, 16384),
+    "xl": (1024, 32, 24, 24, 128, 16384),
+    "11b": (1024, 128, 24, 24, 128, 65536),
+    "xxl": (1024, 128, 24, 24, 128, 65536),
+}
+_T5_1_1 = {
+    "tiny": _TINY,
+    "small": (512, 6, 8, 8, 64, 1024),
+    "base": (768, 12, 12, 12, 64, 2048),
+    "large": (1024, 16, 24, 24, 64, 2816),
+    "xl": (2048, 32, 24, 24, 64, 5120),
+    "xxl": (4096, 64, 24, 24, 64, 10240),
+}
+_BYT5 = {
+    "tiny": _TINY,
+    "small": (1472, 6, 12, 4, 64, 3584),
+    "base": (1536, 12, 18, 6, 64, 3968),
+    "large": (1536, 16, 36, 12, 64, 3840),
+    "xl": (2560, 32, 36, 12, 64, 6720),
+    "xxl": (4672, 64, 36, 12, 64, 12352),
+    # Ours: byte-level models that learn something on a laptop's CPU in minutes (1.8 and 7.8 million parameters).
+    "nano": (128, 4, 4, 2, 32, 512),
+    "micro": (256, 4, 6, 3, 64, 640),
+}
+
+
+def _all_sizes() -> dict[str, Model]:
+    families: tuple[tuple[str, int, dict[str, tuple[int, int, int, int, int, int]], dict[str, Any]], ...] = (
+        ("t5", 32128, _T5_1_0, {"activations": ("relu",), "tie_embeddings": True}),
+        ("t5_1_1", 32128, _T5_1_1, {}),
+        ("mt5", 250112, _T5_1_1, {}),
+        ("byt5", 384, _BYT5, {}),
+        ("umt5", 256384, _T5_1_1, {"per_layer_position_bias": True}),
+    )
+    return {
+        f"{family}_{size}": _model(f"{family}_{size}", vocab_size, row, **rest)
+        for family, vocab_size, sizes, rest in families
+        for size, row in sizes.items()
+    }
+
+
+SIZES: dict[str, Model] = _all_sizes()
+"""Every size by name: t5_* (1.0), t5_1_1_*, mt5_*, byt5_*, umt5_*; t5_xl is t5_3b, t5_xxl is t5_11b."""
+
+
+def named(name: str, **overrides: Any) -> Model:
+    """The size `name` (`-` and `.` count as `_`), with fields of `Model` overridden.
+
+    Raises ValueError, with the nearest names, if there is no such size or no such field.
+    """
+    key = name.lower().replace("-", "_").replace(".", "_")
+    if key not in SIZES:
+        raise ValueError(f"no model size is called {name!r}; {_nearest(key, list(SIZES))}")
+    known = [field.name for field in fields(Model)]
+    for field in overrides:
+        if field not in known:
+            raise ValueError(f"a model has no setting {field!r}; {_nearest(field, known)}")
+    return replace(SIZES[key], **overrides)
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(names)}"

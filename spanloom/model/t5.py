@@ -1,0 +1,178 @@
+"""The T5 encoder-decoder (Raffel et al. 2020) in plain JAX, number for number T5X's.
+
+Legend of the shapes in names: B batch, S encoder length, T decoder length (L either), E d_model, H heads, D d_kv,
+F d_ff, V vocabulary, N buckets. Norms come before each block, residuals after; there are no biases. Padding is id 0.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from spanloom.model import params as P
+from spanloom.model.attention import padding_mask, position_bias
+from spanloom.model.layers import attend, dropout, mlp, rms_norm, subkey
+from spanloom.settings.model import Model
+
+Batch = Mapping[str, Any]
+
+
+def encode(
+    params: P.T5,
+    config: Model,
+    encoder_input_tokens_BxS: jax.Array,
+    *,
+    encoder_segment_ids: jax.Array | None = None,
+    dropout_key: jax.Array | None = None,
+) -> jax.Array:
+    """Encoder output (B, S, E) in config.dtype. Values at padding mean nothing. Dropout only with a key."""
+    embedded = embed(params, config, encoder_input_tokens_BxS)
+    return _encode(params.encoder, config, embedded, encoder_input_tokens_BxS, encoder_segment_ids, dropout_key)
+
+
+def decode(
+    params: P.T5,
+    config: Model,
+    encoded_BxSxE: jax.Array,
+    encoder_input_tokens_BxS: jax.Array,
+    decoder_input_tokens_BxT: jax.Array,
+    decoder_target_tokens_BxT: jax.Array,
+    *,
+    encoder_segment_ids: jax.Array | None = None,
+    decoder_segment_ids: jax.Array | None = None,
+    dropout_key: jax.Array | None = None,
+) -> jax.Array:
+    """Decoder output (B, T, E) after its last norm, in config.dtype, for known targets. `head_logits` is the next step."""
+    embedded = embed(params, config, decoder_input_tokens_BxT)
+    tokens = (encoder_input_tokens_BxS, decoder_target_tokens_BxT)
+    segments = (encoder_segment_ids, decoder_segment_ids)
+    return _decode(params.decoder, config, encoded_BxSxE, embedded, tokens, segments, dropout_key)
+
+
+def hidden_states(params: P.T5, config: Model, batch: Batch, dropout_key: jax.Array | None = None) -> jax.Array:
+    """Decoder output (B, T, E) for a batch: `encode`, then `decode`."""
+    inputs, targets = batch["encoder_input_tokens"], batch["decoder_target_tokens"]
+    # One gather for both stacks: its gradient fills the (V, E) table once instead of twice.
+    both = embed(params, config, jnp.concatenate([inputs, batch["decoder_input_tokens"]], axis=1))
+    embedded_inputs, embedded_targets = jnp.split(both, [inputs.shape[1]], axis=1)
+    segments = (batch.get("encoder_segment_ids"), batch.get("decoder_segment_ids"))
+    encoded = _encode(params.encoder, config, embedded_inputs, inputs, segments[0], dropout_key)
+    return _decode(params.decoder, config, encoded, embedded_targets, (inputs, targets), segments, dropout_key)
+
+
+def forward(params: P.T5, config: Model, batch: Batch, dropout_key: jax.Array | None = None) -> jax.Array:
+    """Logits (B, T, V) float32 of a batch with `encoder_input_tokens`, `decoder_input_tokens`, `decoder_target_tokens` and, if packed,
+    `encoder_segment_ids` and `decoder_segment_ids`. For small batches: `spanloom.model.loss` never makes them whole."""
+    return head_logits(params, config, hidden_states(params, config, batch, dropout_key))
+
+
+def embed(params: P.T5, config: Model, tokens_BxL: jax.Array) -> jax.Array:
+    """Embedding of tokens, (B, L, E) in config.dtype, not scaled. Ids beyond the table give NaN, so they are noticed."""
+    return jnp.take(params.token_embedder.embedding, tokens_BxL, axis=0, mode="fill").astype(config.dtype)
+
+
+def head_logits(params: P.T5, config: Model, hidden_BxTxE: jax.Array) -> jax.Array:
+    """Logits (B, T, V), computed in float32 whatever the type of the activations."""
+    hidden32 = hidden_BxTxE.astype(jnp.float32)
+    if params.decoder.logits_dense is not None:
+        return hidden32 @ params.decoder.logits_dense.kernel
+    hidden32 = hidden32 / jnp.sqrt(jnp.float32(config.d_model))
+    return jnp.einsum("bte,ve->btv", hidden32, params.token_embedder.embedding)
+
+
+def stack_bias(
+    table: P.PositionBias | None, config: Model, query_length: int, key_length: int, *, bidirectional: bool
+) -> jax.Array | None:
+    """Relative-position bias (1, H, T, S) from a stack's table, or from a layer's; None without a table."""
+    if table is None:
+        return None
+    return position_bias(
+        table.rel_embedding,
+        query_length,
+        key_length,
+        bidirectional=bidirectional,
+        max_distance=config.relative_position_max_distance,
+    )
+
+
+def _encode(
+    encoder: P.Encoder,
+    config: Model,
+    x_BxSxE: jax.Array,
+    tokens_BxS: jax.Array,
+    segments_BxS: jax.Array | None,
+    dropout_key: jax.Array | None,
+) -> jax.Array:
+    key, length = subkey(dropout_key, 0), tokens_BxS.shape[1]
+    mask = padding_mask(tokens_BxS > 0, segments_BxS, segments_BxS)
+    shared_bias = stack_bias(encoder.relpos_bias, config, length, length, bidirectional=True)
+
+    def layer(x: jax.Array, p: P.EncoderLayer, number: Any) -> jax.Array:
+        k = subkey(key, number)
+        own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=True)
+        bias = shared_bias if own_bias is None else own_bias
+        y = rms_norm(x, p.pre_attention_layer_norm, config.norm_epsilon)
+        y = attend(y, y, p.attention, config, bias, mask, subkey(k, 0))
+        x = x + dropout(y, subkey(k, 1), config.dropout)
+        y = rms_norm(x, p.pre_mlp_layer_norm, config.norm_epsilon)
+        y = mlp(y, p.mlp, config, subkey(k, 2))
+        return x + dropout(y, subkey(k, 3), config.dropout)
+
+    outside = subkey(dropout_key, 2)
+    x_BxSxE = dropout(x_BxSxE, subkey(outside, 0), config.dropout)
+    x_BxSxE = _run(layer, x_BxSxE, encoder.layers, config.num_encoder_layers, config.scan_layers)
+    x_BxSxE = rms_norm(x_BxSxE, encoder.encoder_norm, config.norm_epsilon)
+    return dropout(x_BxSxE, subkey(outside, 1), config.dropout, same_along_length=False)
+
+
+def _decode(
+    decoder: P.Decoder,
+    config: Model,
+    encoded_BxSxE: jax.Array,
+    x_BxTxE: jax.Array,
+    tokens: tuple[jax.Array, jax.Array],
+    segments: tuple[jax.Array | None, jax.Array | None],
+    dropout_key: jax.Array | None,
+) -> jax.Array:
+    (inputs_BxS, targets_BxT), (encoder_segments, decoder_segments) = tokens, segments
+    key, length = subkey(dropout_key, 1), targets_BxT.shape[1]
+    mask = padding_mask(targets_BxT > 0, decoder_segments, decoder_segments, causal=True)
+    cross_mask = padding_mask(inputs_BxS > 0, decoder_segments, encoder_segments)
+    shared_bias = stack_bias(decoder.relpos_bias, config, length, length, bidirectional=False)
+
+    def layer(x: jax.Array, p: P.DecoderLayer, number: Any) -> jax.Array:
+        k = subkey(key, number)
+        own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=False)
+        bias = shared_bias if own_bias is None else own_bias
+        y = rms_norm(x, p.pre_self_attention_layer_norm, config.norm_epsilon)
+        y = attend(y, y, p.self_attention, config, bias, mask, subkey(k, 0))
+        x = x + dropout(y, subkey(k, 1), config.dropout)
+        y = rms_norm(x, p.pre_cross_attention_layer_norm, config.norm_epsilon)
+        y = attend(y, encoded_BxSxE, p.encoder_decoder_attention, config, None, cross_mask, subkey(k, 2))
+        x = x + dropout(y, subkey(k, 3), config.dropout)
+        y = rms_norm(x, p.pre_mlp_layer_norm, config.norm_epsilon)
+        y = mlp(y, p.mlp, config, subkey(k, 4))
+        return x + dropout(y, subkey(k, 5), config.dropout)
+
+    outside = subkey(dropout_key, 3)
+    x_BxTxE = dropout(x_BxTxE, subkey(outside, 0), config.dropout)
+    x_BxTxE = _run(layer, x_BxTxE, decoder.layers, config.num_decoder_layers, config.scan_layers)
+    x_BxTxE = rms_norm(x_BxTxE, decoder.decoder_norm, config.norm_epsilon)
+    return dropout(x_BxTxE, subkey(outside, 1), config.dropout)
+
+
+def _run(layer: Callable[..., jax.Array], x: jax.Array, stacked: Any, depth: int, scan: bool) -> jax.Array:
+    """Apply `layer(x, its parameters, its number)` for every layer: one compiled loop, or one after the other."""
+    if scan:
+        return jax.lax.scan(lambda x, p: (layer(x, *p), None), x, (stacked, jnp.arange(depth)))[0]
+    for number, layer_params in enumerate(unstack_layers(stacked, depth)):
+        x = layer(x, layer_params, number)
+    return x
+
+
+def unstack_layers(stacked: Any, depth: int) -> list[Any]:
+    """The layers of a stack, one tree each. Their gradient is one concatenation, not a sum of padded arrays."""
+    leaves, structure = jax.tree.flatten(stacked)
+    pieces = [jax.lax.split(leaf, [1] * depth, axis=0) for leaf in leaves]
+    return [structure.unflatten([jnp.squeeze(piece[i], axis=0) for piece in pieces]) for i in range(depth)]
