@@ -94,12 +94,12 @@ def _as_float32(stored: np.ndarray, dtype: str) -> np.ndarray:
 def _entry(path: Path, name: str, fields: object, data_begin: int, size: int) -> Entry:
     try:
         dtype, shape, (begin, end) = fields["dtype"], tuple(fields["shape"]), fields["data_offsets"]  # type: ignore[index]
-        whole = all(type(number) is int and number >= 0 for number in (*shape, begin, end))
+        whole = all(type(number) is int and 0 <= number < 2**60 for number in (*shape, begin, end))
     except (KeyError, TypeError, ValueError):
         whole = False
     if not whole:
         raise CheckpointError(path, f"the header's entry of tensor {name!r} is damaged: download the file again")
-    if dtype not in _STORED_AS:
+    if not isinstance(dtype, str) or dtype not in _STORED_AS:
         known = ", ".join(_STORED_AS)
         raise CheckpointError(path, f"tensor {name!r} has type {dtype}; weights must be one of {known}")
     expected = math.prod(shape) * np.dtype(_STORED_AS[dtype]).itemsize

@@ -60,8 +60,8 @@ def _parse(data: memoryview) -> Spiece:
             trainer = dict(_fields(_message(value)))
         elif field == _NORMALIZER:
             normalizer = dict(_fields(_message(value)))
-    if not pieces:
-        raise ValueError("no pieces")
+    if not pieces or not trainer:
+        raise ValueError("pieces or the trainer's settings, which stand after them, are missing")
     return Spiece(
         pieces=tuple(pieces),
         algorithm={1: "unigram", 2: "bpe", 3: "word", 4: "char"}[int(trainer.get(3, 1))],

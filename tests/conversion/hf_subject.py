@@ -14,8 +14,11 @@ import transformers
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 
-def logits(folder: str, batch: dict[str, np.ndarray]) -> tuple[np.ndarray, dict[str, list[str]]]:
+def logits(folder: str, batch: dict[str, np.ndarray], resave: str | None) -> tuple[np.ndarray, dict[str, list[str]]]:
     model, info = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
+    if resave:
+        model.save_pretrained(resave)
+        AutoTokenizer.from_pretrained(folder).save_pretrained(resave)
     model.eval()
     inputs, targets, shifted = (
         torch.tensor(batch[name].astype(np.int64))
@@ -51,7 +54,7 @@ def main(work: Path) -> None:
         found: dict[str, object] = {}
         if case.get("batch"):
             with np.load(work / f"{name}.npz") as batch:
-                values, found["loading"] = logits(case["folder"], dict(batch))
+                values, found["loading"] = logits(case["folder"], dict(batch), case.get("resave"))
             np.savez(work / f"{name}-result.npz", logits=values)
         if case.get("texts"):
             found |= tokens(case["folder"], case["texts"])

@@ -11,7 +11,8 @@ from conversion.conftest import random_batch, random_params
 from golden_data import golden_dir
 
 from spanloom.conversion.convert import Lineage, Source, convert_to_hf
-from spanloom.conversion.huggingface import write_folder
+from spanloom.conversion.huggingface import import_hf, write_folder
+from spanloom.conversion.parity import different_weights
 from spanloom.conversion.t5x_names import from_t5x, model_settings, to_t5x
 from spanloom.model.params import flatten, unflatten
 from spanloom.model.t5 import forward
@@ -64,6 +65,23 @@ def test_every_shape_of_model_gives_our_logits(tmp_path, hugging_face):
     print(f"transformers {report['transformers']}: largest difference of logits {differences}")
     assert {name: d for name, d in differences.items() if not d <= ATOL} == {}
     assert {name: report[name]["loading"] for name in sources if report[name]["loading"]} == {}
+
+
+def test_what_transformers_saves_again_is_read_as_the_same_model(tmp_path, hugging_face):
+    """transformers 5 writes tie_word_embeddings: true into the config of an untied model; we do not fall for it."""
+    names = ("t5_1_0", "t5_1_1", "mt5", "umt5", "tied_umt5")
+    sources = {name: Source(MODELS[name], random_params(MODELS[name], 7), Bytes(), Lineage("x")) for name in names}
+    batches = {name: random_batch(source.model, 7) for name, source in sources.items()}
+    for name, source in sources.items():
+        convert_to_hf(source, tmp_path / name)
+    cases = {name: {"folder": str(tmp_path / name), "resave": str(tmp_path / f"{name}-again")} for name in names}
+    hugging_face(tmp_path, cases, batches)
+    for name, source in sources.items():
+        read = import_hf(tmp_path / f"{name}-again")
+        assert different_weights(source.params, read.params) == [], name
+        assert read.model.tie_embeddings == source.model.tie_embeddings
+        again = Source(read.model, read.params, read.vocabulary, Lineage("x"))
+        assert largest(our_logits(source, batches[name]), our_logits(again, batches[name]), batches[name]) == 0
 
 
 def golden_cases() -> dict[str, Path]:

@@ -1,0 +1,244 @@
+"""An export appears whole, checked, or not at all."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import pytest
+
+from spanloom.conversion import convert, hf_weights, huggingface, parity
+from spanloom.conversion.convert import Lineage, ParityError, convert_to_hf
+from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.huggingface import import_hf
+from spanloom.pipeline.durable import StorageError
+from spanloom.settings.run import Run
+from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, Task, TextFiles
+from spanloom.settings.vocabulary import Bytes, SentencePiece
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.short
+def test_report_and_files(tmp_path, tiny, make_source):
+    report = convert_to_hf(make_source(tiny), tmp_path / "new" / "out")
+    assert report.largest_difference == 0
+    assert set(report.files) == {
+        "README.md",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "spanloom.json",
+        "special_tokens_map.json",
+        "tokenizer_config.json",
+    }
+    assert "differ by at most 0.0e+00 (allowed 1e-04)" in report.describe()
+    assert names(tmp_path / "new") == ["out"]
+    config = json.loads((tmp_path / "new" / "out" / "config.json").read_text())
+    assert config["tie_word_embeddings"] is False
+    assert (config["decoder_start_token_id"], config["pad_token_id"], config["eos_token_id"]) == (0, 0, 1)
+    assert (config["vocab_size"], config["num_decoder_layers"]) == (384, 1)
+
+
+def test_jax_arrays_are_converted_too(tmp_path, tiny, make_source):
+    source = make_source(tiny)
+    on_device = replace(source, params=jax.tree.map(jax.numpy.asarray, source.params))
+    convert_to_hf(on_device, tmp_path / "out")
+    assert parity.different_weights(source.params, import_hf(tmp_path / "out").params) == []
+
+
+def test_a_filled_folder_is_only_written_into_when_told(tmp_path, tiny, make_source):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"not an earlier export.*--overwrite"):
+        convert_to_hf(make_source(tiny), out)
+    assert names(out) == ["notes.txt"]
+    convert_to_hf(make_source(tiny), out, overwrite=True)
+    assert (out / "notes.txt").read_text() == "mine"
+    assert import_hf(out).model == tiny
+
+
+def test_an_earlier_export_is_replaced_and_other_files_stay(tmp_path, tiny, make_source):
+    out = tmp_path / "out"
+    convert_to_hf(make_source(tiny), out, max_shard_bytes=5000)
+    (out / ".git").mkdir()
+    (out / ".git" / "HEAD").write_text("ref")
+    second = make_source(tiny, seed=1)
+    convert_to_hf(second, out)
+    assert (out / ".git" / "HEAD").read_text() == "ref"
+    assert not list(out.glob("model-*")), "shards of the earlier export are gone"
+    assert parity.different_weights(second.params, import_hf(out).params) == []
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("name", ["run.json", "checkpoint.json", "checkpoints"])
+def test_a_run_is_never_overwritten(tmp_path, tiny, make_source, name):
+    (tmp_path / "out" / name).mkdir(parents=True)
+    with pytest.raises(CheckpointError, match="never replaces"):
+        convert_to_hf(make_source(tiny), tmp_path / "out", overwrite=True)
+
+
+def test_a_file_as_destination_is_refused(tmp_path, tiny, make_source):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(CheckpointError, match="is a file"):
+        convert_to_hf(make_source(tiny), tmp_path / "out", overwrite=True)
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, tiny, make_source, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(hf_weights, "save_file", full)
+    with pytest.raises(StorageError, match="no room to write"):
+        convert_to_hf(make_source(tiny), tmp_path / "out")
+    assert names(tmp_path) == []
+
+
+def test_a_failed_comparison_leaves_nothing(tmp_path, tiny, make_source, monkeypatch):
+    def wrong_epsilon(config, path, name="custom"):
+        return replace(original(config, path, name), norm_epsilon=1e-2)
+
+    original = huggingface.hf_config.from_config
+    monkeypatch.setattr(huggingface.hf_config, "from_config", wrong_epsilon)
+    with pytest.raises(ParityError, match=r"log-probabilities .* differ by"):
+        convert_to_hf(make_source(tiny), tmp_path / "out")
+    assert names(tmp_path) == []
+
+
+def test_wrong_weights_are_noticed(tmp_path, tiny, make_source, monkeypatch):
+    other = make_source(tiny, seed=9).params
+    write = hf_weights.write_weights
+    monkeypatch.setattr(hf_weights, "write_weights", lambda folder, model, params, limit: write(folder, model, other))
+    with pytest.raises(ParityError, match="weights read back differ"):
+        convert_to_hf(make_source(tiny), tmp_path / "out")
+
+
+def test_a_vocabulary_too_large_is_refused_before_anything_is_written(tmp_path, tiny, make_source):
+    with pytest.raises(ValueError, match="384 ids, but the embedding only 300 rows"):
+        convert_to_hf(make_source(replace(tiny, vocab_size=300)), tmp_path / "out")
+    assert names(tmp_path) == []
+
+
+def test_settings_that_do_not_fit_the_weights_are_refused(tmp_path, tiny, make_source):
+    with pytest.raises(ValueError, match="call for"):
+        convert_to_hf(replace(make_source(tiny), model=replace(tiny, d_ff=32)), tmp_path / "out")
+
+
+def test_a_missing_sentencepiece_model_is_named(tmp_path, tiny, make_source):
+    with pytest.raises(ValueError, match=r"gone\.model"):
+        convert_to_hf(make_source(tiny, SentencePiece(str(tmp_path / "gone.model"))), tmp_path / "out")
+
+
+def test_activations_without_a_name_there_are_refused(tmp_path, tiny, make_source):
+    with pytest.raises(ValueError, match="cannot be written for Hugging Face"):
+        convert_to_hf(make_source(replace(tiny, activations=("gelu", "gelu"))), tmp_path / "out")
+    assert names(tmp_path) == []
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from spanloom.conversion.staging import staged
+with staged(Path(sys.argv[1])) as folder:
+    (folder / "spanloom.json").write_text("{}")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_kill_leaves_nothing_that_passes_for_an_export(tmp_path, tiny, make_source):
+    out = tmp_path / "out"
+    convert_to_hf(make_source(tiny), out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(out)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert len(names(tmp_path)) == 2
+    convert_to_hf(make_source(tiny, seed=2), out)
+    assert names(tmp_path) == ["out"], "the next export removes what the killed one left"
+
+
+def test_an_export_killed_between_two_renames_is_put_back(tmp_path, tiny, make_source):
+    out = tmp_path / "out"
+    convert_to_hf(make_source(tiny), out)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    time.sleep(0.01)
+    out.rename(tmp_path / f".out.replaced-{dead.pid}")
+    (tmp_path / "out2").mkdir()
+    convert_to_hf(make_source(tiny, seed=2), out)
+    assert names(tmp_path) == ["out", "out2"]
+
+
+def test_a_running_export_of_another_process_is_left_alone(tmp_path, tiny, make_source):
+    running = tmp_path / f".out.partial-{os.getppid()}"
+    running.mkdir()
+    convert_to_hf(make_source(tiny), tmp_path / "out")
+    assert running.is_dir()
+
+
+# ---- the model card ----
+
+
+def card(tmp_path: Path, source) -> str:
+    convert_to_hf(source, tmp_path / "out")
+    return (tmp_path / "out" / "README.md").read_text("utf-8")
+
+
+def test_the_card_tells_data_steps_losses_lineage_and_sentinels(tmp_path, tiny, make_source):
+    task = Task("novels", TextFiles(files=("corpus/*.txt",)), objective=SpanCorruption(mean_span_length=20))
+    run = Run(name="hist", task=task, model=tiny, batch_size=32, steps=1000)
+    lineage = Lineage(
+        "runs/a", run, step=700, losses={"held-out loss": 1.25, "training loss": float("nan")}, started_from="base/hf"
+    )
+    text = card(tmp_path, replace(make_source(tiny), lineage=lineage))
+    for part in (
+        "# hist",
+        "`corpus/*.txt`",
+        "15% masked in spans of 20 tokens",
+        "700 steps of 32 sequences (22,400 sequences)",
+        "held-out loss: 1.2500",
+        "started from `base/hf`",
+        "ids 259, 260, ... 383",
+        "chooses its licence",
+        'from_pretrained("out")',
+    ):
+        assert part in text, part
+    mark = json.loads((tmp_path / "out" / "spanloom.json").read_text())
+    assert mark["step"] == 700
+    assert mark["losses"]["training loss"] == "nan"
+    assert mark["run"]["name"] == "hist"
+
+
+def test_the_card_warns_of_sentinels_the_tokenizer_class_does_not_know(tmp_path, tiny, make_source):
+    text = card(tmp_path, make_source(tiny, Bytes(sentinels="google")))
+    assert "ids 258, 257, ... 248" in text
+    assert "not what ByT5Tokenizer does by itself" in text
+
+
+@pytest.mark.parametrize(
+    ("source", "objective", "expected"),
+    [
+        (PythonDocs(), SpanCorruption(), "ships inside CPython"),
+        (PairFiles(files=("a.tsv",), inputs="0", targets="1"), Supervised(), "pairs (0 to 1) of `a.tsv`"),
+    ],
+)
+def test_the_card_knows_every_source(tmp_path, tiny, make_source, source, objective, expected):
+    run = Run(name="x", task=Task("x", source, objective=objective), model=tiny)
+    assert expected in card(tmp_path, replace(make_source(tiny), lineage=Lineage("runs/a", run)))
+
+
+def test_convert_names_what_it_exports():
+    assert set(convert.__all__) >= {"convert_to_hf", "Report", "source_from_hf"}

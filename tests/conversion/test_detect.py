@@ -1,0 +1,49 @@
+"""What a path is, and what is said of one that is nothing we read."""
+
+import pytest
+
+from spanloom.conversion.convert import convert_to_hf
+from spanloom.conversion.detect import detect
+from spanloom.conversion.errors import CheckpointError
+
+
+def test_our_own_and_hugging_face_are_told_apart(tmp_path, tiny, make_source):
+    convert_to_hf(make_source(tiny), tmp_path / "hf")
+    checkpoint = tmp_path / "run" / "checkpoints" / "100"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "checkpoint.json").write_text("{}")
+    assert detect(tmp_path / "hf") == "huggingface"
+    assert detect(tmp_path / "run") == "run"
+    assert detect(str(tmp_path / "run" / "checkpoints")) == "run"
+    assert detect(checkpoint) == "checkpoint"
+
+
+@pytest.mark.short
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ((), "holds nothing"),
+        (("a.txt", "b.txt"), "holds a.txt, b.txt"),
+        (("run.json",), "without any checkpoint yet"),
+        (("checkpoint",), "a T5X checkpoint"),
+        (("checkpoint_1000/checkpoint",), "a folder of T5X checkpoints"),
+        (("model.ckpt-1000.index", "checkpoint"), "a Mesh TensorFlow checkpoint"),
+        (("model.safetensors",), "without the config.json"),
+        (("tokenizer_config.json",), "a tokenizer without a model"),
+        (("adapter_config.json",), "a PEFT adapter"),
+    ],
+)
+def test_what_was_found_instead_is_named(tmp_path, files, message):
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    with pytest.raises(CheckpointError, match=message):
+        detect(tmp_path)
+
+
+def test_a_path_that_does_not_exist_or_is_a_file(tmp_path):
+    (tmp_path / "model.safetensors").write_text("")
+    with pytest.raises(CheckpointError, match=r"is a file; .*its folder"):
+        detect(tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"does not exist.*model\.safetensors"):
+        detect(tmp_path / "modle")

@@ -1,0 +1,45 @@
+"""The comparison sees small mistakes and takes no comfort from NaN."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from spanloom.conversion import parity
+from spanloom.settings.vocabulary import Bytes
+from spanloom.vocabularies.build import build
+
+
+def test_log_probabilities_are_per_real_token_and_sum_to_one(tiny, make_source):
+    source = make_source(tiny)
+    batch = parity.examples(build(Bytes()))
+    found = parity.log_probabilities(tiny, source.params, batch)
+    assert found.shape == ((batch["decoder_target_tokens"] > 0).sum(),)
+    assert (found < 0).all()
+    assert (batch["decoder_input_tokens"][:, 0] == 0).all()
+    assert 259 in batch["encoder_input_tokens"]
+
+
+def test_small_mistakes_show(tiny, make_source):
+    source = make_source(tiny)
+    batch = parity.examples(build(Bytes()))
+    expected = parity.log_probabilities(tiny, source.params, batch)
+    assert parity.largest_difference(expected, parity.log_probabilities(tiny, source.params, batch)) == 0
+    for changes in (
+        {"norm_epsilon": 1e-3},
+        {"activations": ("silu", "linear")},
+        {"relative_position_max_distance": 20},
+    ):
+        changed = parity.log_probabilities(replace(tiny, **changes), source.params, batch)
+        assert parity.largest_difference(expected, changed) > parity.TOLERANCE, changes
+
+
+def test_nan_is_no_agreement():
+    ones = np.ones(3, np.float32)
+    with_nan = np.array([1, np.nan, 1], np.float32)
+    assert parity.largest_difference(ones, with_nan) == float("inf")
+    assert parity.largest_difference(with_nan, with_nan) == 0
+
+
+def test_a_vocabulary_without_sentinels_has_examples_too():
+    batch = parity.examples(build(Bytes("huggingface", 0)))
+    assert batch["encoder_input_tokens"].max() < 259
