@@ -39,10 +39,12 @@ def corrupt_block(
 
     End of sequence is appended, then padding up to the lengths of the objective: none at full raw length (at density
     0.5 sometimes one token), some for shorter pieces. Row i depends on its own tokens and `keys_N[i]` (uint64) alone.
-    Raises ValueError for pieces longer than the raw length and for settings that `lengths_of` refuses.
+    Raises ValueError for pieces longer than the raw length, for too few keys and for settings that `lengths_of` refuses.
     """
     lengths = lengths_of(objective, vocabulary)
-    length = tokens_NxL.shape[1]
+    num_rows, length = tokens_NxL.shape
+    if np.shape(keys_N) != (num_rows,):
+        raise ValueError(f"{num_rows} rows need {num_rows} keys, not keys of shape {np.shape(keys_N)}")
     if length > lengths.raw_length:
         raise ValueError(
             f"a piece of {length} tokens exceeds the raw length {lengths.raw_length} of inputs_length="

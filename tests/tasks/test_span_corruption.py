@@ -148,6 +148,8 @@ def test_empty_blocks_and_pieces() -> None:
 def test_what_does_not_fit_is_refused_with_the_fix() -> None:
     with pytest.raises(ValueError, match="piece of 569 tokens exceeds the raw length 568"):
         corrupt_block(tokens_of(1, 569), keys_of(1), T5, BYTES)
+    with pytest.raises(ValueError, match="3 rows need 3 keys"):
+        corrupt_block(tokens_of(3, 568), keys_of(1), T5, BYTES)
     google = build(Bytes("google"))
     with pytest.raises(ValueError, match=r"28 spans .* 11 sentinels"):
         lengths_of(T5, google)
