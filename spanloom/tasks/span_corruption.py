@@ -39,7 +39,7 @@ def corrupt_block(
 
     End of sequence is appended, then padding up to the lengths of the objective: none at full raw length (at density
     0.5 sometimes one token), some for shorter pieces. Row i depends on its own tokens and `keys_N[i]` (uint64) alone.
-    Raises ValueError for pieces longer than the raw length, for too few keys and for settings that `lengths_of` refuses.
+    Raises ValueError for pieces longer than the raw length, too few keys, and settings that `lengths_of` refuses.
     """
     lengths = lengths_of(objective, vocabulary)
     num_rows, length = tokens_NxL.shape

@@ -94,7 +94,7 @@ def test_published_lengths() -> None:
 
 @pytest.mark.short
 def test_halves_are_rounded_to_even_in_exact_decimals() -> None:
-    assert noise_counts(710, 0.15, 3.0) == (106, 35)  # 106.5, which float32 makes 106.50000...: 107
+    assert noise_counts(710, 0.15, 3.0) == (106, 35)  # 106.5, of which float32 makes 107
     assert noise_counts(730, 0.15, 3.0)[0] == 110  # 109.5
     assert noise_counts(90, 0.35, 1.0)[0] == 32  # 31.5; float64 has 31.499999999999996
     lengths = span_lengths(640, 0.15, 3.0)
