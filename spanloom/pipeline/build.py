@@ -9,12 +9,15 @@ Where one shard ends and the next begins follows from the text alone (a shard cl
     <store>.building/store/             the shards, and in the end meta.json; renamed to <store>
 """
 
+import functools
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +25,9 @@ import numpy as np
 
 from spanloom.pipeline.durable import StorageError, sync_directory, write_file
 from spanloom.pipeline.fingerprint import make_probes
-from spanloom.pipeline.meta import check_file, shard_entry, total_counts, write_meta
+from spanloom.pipeline.meta import check_file, read_meta, shard_entry, total_counts, write_meta
 from spanloom.pipeline.rows import Example, columns_of, encode_rows, fields_of
-from spanloom.pipeline.shards import Ragged, ragged, read_shard, token_dtype, write_shard
+from spanloom.pipeline.shards import DamagedStoreError, Ragged, ragged, read_shard, token_dtype, write_shard
 from spanloom.settings.task import Task
 from spanloom.tasks.read_report import ReadReport
 from spanloom.tasks.sources import Split, read_examples
@@ -83,6 +86,7 @@ class StoreBuilder:
         shard_bytes: int,
         report: ReadReport,
         progress: Progress | None,
+        keep_shards: bool,
     ):
         self.task = task
         self.split = split
@@ -92,6 +96,7 @@ class StoreBuilder:
         self.shard_bytes = shard_bytes
         self.report = report
         self.progress = progress
+        self.keep_shards = keep_shards
         self.building = directory.with_name(directory.name + ".building")
         self.dtype = token_dtype(vocabulary.size)
         self._examples = self._text_bytes = self._tokens = self._shards = 0
@@ -128,6 +133,23 @@ class StoreBuilder:
         for name in ("store", "entries"):
             (self.building / name).mkdir(parents=True, exist_ok=True)
         write_file(known, lambda file: file.write(wanted))
+        if self.keep_shards:
+            self._take_over_old_shards()
+
+    def _take_over_old_shards(self) -> None:
+        """Offers the shards of the store that is replaced: those whose text is still the same need no new work."""
+        try:
+            old = read_meta(self.directory)
+            if _without_source(old["fingerprint"]) != _without_source(self.fingerprint):
+                return
+            for number, entry in enumerate(old["shards"]):
+                path, entry_path = self._paths(number)
+                if path.exists() or not (self.directory / entry["file"]).exists():
+                    continue
+                os.link(self.directory / entry["file"], path)
+                write_file(entry_path, functools.partial(_write_json, entry))
+        except (OSError, DamagedStoreError, KeyError, TypeError):
+            return  # nothing is lost but time: each shard is checked before it is used, and made if it is not there
 
     def _paths(self, number: int) -> tuple[Path, Path]:
         name = f"shard-{number:05d}"
@@ -161,7 +183,7 @@ class StoreBuilder:
         columns = self._encode(group)
         write_shard(path, columns)
         entry = shard_entry(path, columns, len(group.examples), group.text_bytes, group.text_hash)
-        write_file(entry_path, lambda file: file.write(json.dumps(entry).encode()))
+        write_file(entry_path, functools.partial(_write_json, entry))
         return entry
 
     def _encode(self, group: _Group) -> dict[str, Ragged]:
@@ -213,6 +235,14 @@ def refuse_foreign_directory(directory: Path) -> None:
             f"{directory} holds files that are no part of a store ({', '.join(sorted(foreign)[:3])}) and is left as "
             "it is: remove it or choose another directory"
         )
+
+
+def _write_json(data: Any, file: BufferedWriter) -> None:
+    file.write(json.dumps(data).encode())
+
+
+def _without_source(fingerprint: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fingerprint.items() if key != "source"}
 
 
 def _groups(examples: Iterable[Example], task: Task, shard_bytes: int) -> Iterator[_Group]:

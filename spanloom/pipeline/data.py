@@ -103,6 +103,12 @@ class Data:
     lengths: dict[str, int]
     """Tokens of an encoder row ("encoder") and of a decoder row ("decoder")."""
 
+    @property
+    def content(self) -> dict[str, str]:
+        """A hash of what each part holds ("train", "heldout"); see `Store.content`."""
+        parts = {"train": self.train, "heldout": self.heldout}
+        return {split: part.store.content for split, part in parts.items() if part is not None}
+
 
 def open_data(run: Run, directory: Path, *, progress: Progress | None = None) -> Data:
     """Opens the data of a run, whose stores stand in `directory`/stores/<task>/<split> and are built where needed.

@@ -1,5 +1,7 @@
 """A task's tokens on disk: memory-mapped, built once, rebuilt when what decides it changes, refused when damaged."""
 
+import hashlib
+import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ import numpy as np
 from spanloom.pipeline.build import SHARD_BYTES, Progress, StoreBuilder
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.durable import locked
-from spanloom.pipeline.fingerprint import changes, probes_changed, settings_fingerprint
+from spanloom.pipeline.fingerprint import FORMAT, changes, probes_changed, settings_fingerprint
 from spanloom.pipeline.meta import check_file, read_meta
 from spanloom.pipeline.shards import DamagedStoreError, read_shard
 from spanloom.settings.task import Task
@@ -76,6 +78,16 @@ class Store:
         """What was read, skipped and repaired when the store was built."""
         return ReadReport.from_dict(self.meta["report"])
 
+    @property
+    def content(self) -> str:
+        """SHA-256 of the text, the vocabulary and how documents are joined: what a run learns from, wherever its
+        files stand. A checkpoint that keeps it can tell on resume whether the data are still the same.
+        """
+        fingerprint, counts = self.meta["fingerprint"], self.meta["counts"]
+        texts = [entry["text_sha256"] for entry in self.meta["shards"]]
+        facts = [texts, fingerprint["shard_bytes"], fingerprint["vocabulary"], fingerprint["separator"], counts]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
     def verify(self) -> None:
         """Reads every byte; raises DamagedStoreError if one is not as it was written."""
         for entry in self.meta["shards"]:
@@ -89,6 +101,8 @@ def open_store(directory: Path, *, checksum: bool = False) -> Store:
     DamagedStoreError if a file is missing, truncated or altered.
     """
     meta = read_meta(directory)
+    if (written := meta["fingerprint"]["format"]) != FORMAT:
+        raise DamagedStoreError(f"{directory} is in format {written} of stores, this version reads format {FORMAT}")
     names = meta["fingerprint"]["columns"]
     shards = []
     for entry in meta["shards"]:
@@ -120,19 +134,17 @@ def open_or_build(
     Raises what the source raises on bad input, StorageError on a full disk.
     """
     wanted = settings_fingerprint(task, split, vocabulary, shard_bytes)
-    store, _ = _open_current(task, directory, vocabulary, wanted)
-    if store is not None:
-        return store
+    if (found := _find(task, directory, vocabulary, wanted)).store is not None:
+        return found.store
 
     def waiting() -> None:
         log.warning("waiting for another process that builds %s", directory)
 
     with locked(directory.with_name(directory.name + ".lock"), waiting):
-        store, reason = _open_current(task, directory, vocabulary, wanted)
-        if store is not None:
-            return store
-        if reason:
-            log.warning("the store %s is built anew: %s", directory, reason)
+        if (found := _find(task, directory, vocabulary, wanted)).store is not None:
+            return found.store
+        if found.reason:
+            log.warning("the store %s is built anew: %s", directory, found.reason)
         fingerprint = {**wanted, "source": source_fingerprint(task.source)}
         builder = StoreBuilder(
             task,
@@ -143,29 +155,41 @@ def open_or_build(
             shard_bytes=shard_bytes,
             report=report if report is not None else ReadReport(),
             progress=progress,
+            keep_shards=found.shards_usable,
         )
         builder.build()
         return open_store(directory)
 
 
-def _open_current(
-    task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str, Any]
-) -> tuple[Store | None, str]:
-    """The store if it can be used, else why not ("" if there is none)."""
+@dataclass(frozen=True)
+class _Found:
+    """What stands in a store's directory."""
+
+    store: Store | None = None
+    """The store, if it can be used."""
+    reason: str = ""
+    """Why it cannot; empty if there is none."""
+    shards_usable: bool = False
+    """Whether shards whose text is still the same can be taken over: nothing but the text has changed."""
+
+
+def _find(task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str, Any]) -> _Found:
     try:
         store = open_store(directory)
     except FileNotFoundError:
-        return None, ""
+        return _Found()
     except (DamagedStoreError, KeyError, TypeError) as error:
-        return None, f"it is damaged ({error})"
+        return _Found(reason=f"it is damaged ({error})")
     stored = dict(store.meta["fingerprint"])
     stored_source = stored.pop("source")
-    found = changes(stored, wanted)
-    if not found:
-        found = _source_changes(task, directory, stored_source)
-    if not found and (count := probes_changed(task, vocabulary, store.meta["probes"])):
-        found = [f"tokenization ({count} of {len(store.meta['probes'])} probes give other ids)"]
-    return (None, "changed: " + "; ".join(found)) if found else (store, "")
+    if found := changes(stored, wanted):
+        return _Found(reason="changed: " + "; ".join(found))
+    probes = store.meta["probes"]
+    if count := probes_changed(task, vocabulary, probes):
+        return _Found(reason=f"changed: tokenization ({count} of {len(probes)} probes give other ids)")
+    if found := _source_changes(task, directory, stored_source):
+        return _Found(reason="changed: " + "; ".join(found), shards_usable=True)
+    return _Found(store)
 
 
 def _source_changes(task: Task, directory: Path, stored_source: str) -> list[str]:

@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import random
 import resource
@@ -140,6 +141,29 @@ def test_a_full_disk_is_an_error_that_leaves_no_store_and_the_next_build_goes_on
     build_store(corpus, tmp_path / "a").verify()
 
 
+@pytest.mark.parametrize("stage", [0, 1])
+def test_a_kill_between_the_renames_of_publishing_leaves_no_half_store(tmp_path, write_texts, monkeypatch, stage):
+    build_store(write_texts(sentences(300)), tmp_path / "a")
+    corpus = write_texts(sentences(300, seed=1))
+    renames, rename = [], Path.rename
+
+    def rename_or_die(self, target):
+        if len(renames) == stage:
+            raise KeyboardInterrupt
+        renames.append(self)
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", rename_or_die)
+        with pytest.raises(KeyboardInterrupt):
+            build_store(corpus, tmp_path / "a")
+    assert (tmp_path / "a").exists() == (stage == 0)
+    build_store(corpus, tmp_path / "a")
+    build_store(corpus, tmp_path / "b")
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.stem == "a") == ["a", "a.lock"]
+
+
 def test_a_process_that_may_write_no_more_says_so(tmp_path, write_texts):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
@@ -214,3 +238,29 @@ def test_kills_at_random_moments_leave_a_store_that_is_whole_or_none(tmp_path, w
 @pytest.mark.slow
 def test_many_kills_at_random_moments(tmp_path, write_texts):
     kill_many(tmp_path, write_texts, 40)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_corpus(tmp_path):
+    line = json.dumps({"text": "all the novels of the world and then some more " * 200}) + "\n"
+    peaks = []
+    for megabytes in (100, 800):
+        corpus = tmp_path / f"{megabytes}.jsonl"
+        with corpus.open("w") as file:
+            for _ in range(megabytes * 10**6 // len(line)):
+                file.write(line)
+        code = (
+            "import resource\nfrom pathlib import Path\nfrom pipeline_data import text_task\n"
+            "from spanloom.pipeline.store import open_or_build\nfrom spanloom.vocabularies.build import build\n"
+            f"task = text_task({str(corpus)!r})\n"
+            f"open_or_build(task, 'train', Path({str(corpus) + '.store'!r}), build(task.vocabulary))\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(Path(build_store_process.__file__).parent)}
+        ended = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        peaks.append(int(ended.stdout) / 1024)
+    print(f"peak memory in MiB: {peaks}")
+    assert peaks[1] < peaks[0] + 100
+    assert peaks[1] < 700

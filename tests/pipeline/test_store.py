@@ -88,6 +88,39 @@ def test_text_changed_without_changing_size_or_number_is_noticed(tmp_path, task,
     expect_rebuild(task, tmp_path / "a", caplog, "the source's text files")
 
 
+def test_only_the_shards_whose_text_changed_are_made_again(tmp_path, write_texts, task):
+    build_store(task, tmp_path / "a")
+    before = stamps(tmp_path / "a")
+    texts = sentences(200)
+    write_texts([*texts[:100], "changed", *texts[101:], "and one more"])
+    store = build_store(task, tmp_path / "a")
+    after = stamps(tmp_path / "a")
+    kept = {name for name in before if before[name] == after.get(name)}
+    assert {"shard-00000.arrow", "shard-00001.arrow"} <= kept < {*after} - {"meta.json"}
+    fresh = build_store(task, tmp_path / "fresh")
+    np.testing.assert_array_equal(store.tokens, fresh.tokens)
+    assert store.meta == fresh.meta
+    store.verify()
+
+
+def test_the_hash_of_the_content_follows_the_text_not_the_file(tmp_path, write_texts, task):
+    content = build_store(task, tmp_path / "a").content
+    os.utime(task.source.files[0], (1, 1))
+    assert build_store(task, tmp_path / "a").content == content
+    elsewhere = replace(task, source=replace(task.source, files=(write_texts(sentences(200), "other.jsonl"),)))
+    assert build_store(elsewhere, tmp_path / "b").content == content
+    write_texts(sentences(200, seed=1))
+    assert build_store(task, tmp_path / "a").content != content
+    assert build_store(replace(task, vocabulary=Bytes(extra_ids=20)), tmp_path / "a").content != content
+
+
+def test_a_store_of_another_format_is_refused(tmp_path, task, monkeypatch, caplog):
+    build_store(task, tmp_path / "a")
+    monkeypatch.setattr("spanloom.pipeline.fingerprint.FORMAT", 2)
+    monkeypatch.setattr("spanloom.pipeline.store.FORMAT", 2)
+    expect_rebuild(task, tmp_path / "a", caplog, "is in format 1 of stores, this version reads format 2")
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
