@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from spanloom.tasks.read_report import BadInputError, ReadReport
 
 BLOCK = 1 << 20
-"""Bytes in a block of a plain file, and at most in one of a compressed file (zstd: of any size)."""
+"""Bytes in a block of a plain file."""
 
 SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 """File name endings of the compressions that are read."""
@@ -22,7 +22,8 @@ SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".b
 _MAGIC = {"gzip": (b"\x1f\x8b",), "zstd": (b"\x28\xb5\x2f\xfd",), "bzip2": (b"BZh",), "xz": (b"\xfd7zXZ\0",)}
 _NOT_READ = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\x04\x22\x4d\x18": "an lz4 file"}
 _ZSTD_SKIPPABLE = tuple(bytes((0x50 + i, 0x2A, 0x4D, 0x18)) for i in range(16))
-_ZSTD_INPUT = 1 << 14  # zstd has no bound on output, so its input comes in small pieces
+_STEP = 1 << 16  # bytes into and, at most, out of a decompressor at once; what stands before damage in one step is lost
+_ZSTD_INPUT = 1 << 14  # zstd's output has no bound, so its input comes in smaller pieces
 _PADDING = {"gzip": b"\0", "xz": b"\0", "bzip2": b"", "zstd": b""}
 
 Feed = Callable[[Any, bytes], Iterator[bytes]]
@@ -47,9 +48,8 @@ def compression_of(path: str, report: ReadReport) -> str:
             reason="damaged compressed file",
         )
     if found != named and head:
-        report.note(
-            f"{path}: read as {found or 'plain'} as its content says, although its name says {named or 'plain'}"
-        )
+        taken, name = found or "plain", named or "plain"
+        report.note("name", f"{path}: read as {taken} as its content says, although its name says {name}")
     return found
 
 
@@ -62,8 +62,8 @@ def blocks(path: str, compression: str, block_size: int = BLOCK) -> Iterator[byt
         if not compression:
             yield from _read(path, file, block_size)
             return
-        pieces = _read(path, file, min(block_size, _ZSTD_INPUT if compression == "zstd" else block_size))
-        yield from _decompressed(path, compression, pieces, block_size)
+        step = _ZSTD_INPUT if compression == "zstd" else _STEP
+        yield from _decompressed(path, compression, _read(path, file, step))
 
 
 def _recognise(head: bytes) -> str:
@@ -96,10 +96,10 @@ def _read(path: str, file: BinaryIO, size: int) -> Iterator[bytes]:
         ) from error
 
 
-def _decompressed(path: str, name: str, pieces: Iterator[bytes], limit: int) -> Iterator[bytes]:
+def _decompressed(path: str, name: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
     decoder: Any = None
     members = taken = given = 0
-    new, feed, failures = _codec(name, limit)
+    new, feed, failures = _codec(name)
     for piece in pieces:
         taken += len(piece)
         while piece:
@@ -132,13 +132,13 @@ def _damaged(path: str, name: str, what: str, taken: int, given: int, members: i
     )
 
 
-def _codec(name: str, limit: int) -> tuple[Callable[[], Any], Feed, tuple[type[Exception], ...]]:
+def _codec(name: str) -> tuple[Callable[[], Any], Feed, tuple[type[Exception], ...]]:
     if name == "gzip":
-        return lambda: zlib.decompressobj(wbits=31), _feeder_of_zlib(limit), (zlib.error,)
+        return lambda: zlib.decompressobj(wbits=31), _feed_zlib, (zlib.error,)
     if name == "bzip2":
-        return bz2.BZ2Decompressor, _feeder_of_lzma(limit), (OSError, EOFError, ValueError)
+        return bz2.BZ2Decompressor, _feed_lzma, (OSError, EOFError, ValueError)
     if name == "xz":
-        return lzma.LZMADecompressor, _feeder_of_lzma(limit), (lzma.LZMAError, EOFError)
+        return lzma.LZMADecompressor, _feed_lzma, (lzma.LZMAError, EOFError)
     import zstandard
 
     # --long=31 files (web dumps) ask for windows of 2 GiB; only such files take that memory
@@ -146,25 +146,19 @@ def _codec(name: str, limit: int) -> tuple[Callable[[], Any], Feed, tuple[type[E
     return decompressor.decompressobj, _feed_zstd, (zstandard.ZstdError,)
 
 
-def _feeder_of_zlib(limit: int) -> Feed:
-    def feed(decoder: Any, data: bytes) -> Iterator[bytes]:
-        while True:
-            out = decoder.decompress(data, limit)
-            yield out
-            data = decoder.unconsumed_tail
-            if decoder.eof or (not data and len(out) < limit):
-                return
-
-    return feed
+def _feed_zlib(decoder: Any, data: bytes) -> Iterator[bytes]:
+    while True:
+        out = decoder.decompress(data, _STEP)
+        yield out
+        data = decoder.unconsumed_tail
+        if decoder.eof or (not data and len(out) < _STEP):
+            return
 
 
-def _feeder_of_lzma(limit: int) -> Feed:
-    def feed(decoder: Any, data: bytes) -> Iterator[bytes]:
-        yield decoder.decompress(data, limit)
-        while not decoder.eof and not decoder.needs_input:
-            yield decoder.decompress(b"", limit)
-
-    return feed
+def _feed_lzma(decoder: Any, data: bytes) -> Iterator[bytes]:
+    yield decoder.decompress(data, _STEP)
+    while not decoder.eof and not decoder.needs_input:
+        yield decoder.decompress(b"", _STEP)
 
 
 def _feed_zstd(decoder: Any, data: bytes) -> Iterator[bytes]:

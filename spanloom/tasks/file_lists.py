@@ -23,6 +23,7 @@ def list_files(patterns: Sequence[str], report: ReadReport | None = None) -> lis
     Raises BadInputError for a pattern without a file, naming what is near, for a folder, and for what is no
     regular file.
     """
+    patterns = (patterns,) if isinstance(patterns, str) else patterns
     if not patterns:
         raise BadInputError("files", "no files are named", "Name paths or globs, such as --text 'corpus/*.txt'")
     paths = sorted({path for pattern in patterns for path in _matches(pattern)})
@@ -70,7 +71,7 @@ def _matches(pattern: str) -> list[str]:
 
 def _regular(path: str) -> str:
     if os.path.isdir(path):
-        names = sorted(os.listdir(path))
+        names = _names(path)
         some = f"it holds {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}" if names else "it is empty"
         raise BadInputError(
             path, f"is a folder, not a file ({some})", f"Name its files: {os.path.join(path, '*.txt')!r}, or "
@@ -99,12 +100,19 @@ def _why_nothing(path: str, folders: list[str]) -> tuple[str, str]:
         parent = folder
         while parent and not os.path.isdir(parent):
             folder, parent = parent, os.path.dirname(parent) or "."
-        near = difflib.get_close_matches(os.path.basename(folder), os.listdir(parent), n=1, cutoff=0.6)
+        near = difflib.get_close_matches(os.path.basename(folder), _names(parent), n=1, cutoff=0.6)
         hint = f"; near is {os.path.join(parent, near[0])!r}" if near else ""
         return f"{kind}: the folder {folder!r} does not exist{hint}", "Check the path"
-    names = sorted(os.listdir(folder))
+    names = _names(folder)
     if not names:
         return f"{kind}: the folder {folder!r} is empty", "Check the path"
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names[:3]
     more = ", ..." if len(names) > len(near) else ""
     return f"{kind}; the folder {folder!r} holds {', '.join(near)}{more}", "Check the name or the pattern"
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

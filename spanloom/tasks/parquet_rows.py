@@ -1,5 +1,6 @@
 """Rows of parquet files, read a record batch at a time and only the columns asked for."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ def parquet_rows(path: str, wanted: Sequence[str], part: Part, intake: Intake) -
     if kind := compression.compression_of(path, intake.report):
         raise BadInputError(path, f"a parquet file inside of {kind}", "Unpack it first", reason="archive")
     intake.report.files += 1
+    if not os.path.getsize(path):
+        intake.report.skip("empty file", path)
+        return
     try:
         with pq.ParquetFile(path) as file:
             columns = _columns(path, file.schema_arrow, wanted)

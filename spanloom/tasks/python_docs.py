@@ -123,10 +123,11 @@ def source_files(folder: Path) -> list[Path]:
     folders = [folder]
     while folders:
         for path in folders.pop().iterdir():
-            if path.name in _LEFT_OUT or path.is_symlink():
+            if path.name in _LEFT_OUT:
                 continue
             if path.is_dir():
-                folders.append(path)
+                if not path.is_symlink():  # which may lead anywhere, even back
+                    folders.append(path)
             elif path.suffix == ".py":
                 found.append(path)
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
@@ -201,5 +202,6 @@ def _add(text: str, collected: Collected, seen: set[str]) -> None:
     if not key or key in seen:
         collected.duplicates += 1
         return
+    text.encode("utf-8")  # a literal may hold half a character; the caller counts the file
     seen.add(key)
     collected.documents.append(text)

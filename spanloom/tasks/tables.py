@@ -62,6 +62,11 @@ def _columns(first: list[str], wanted: Sequence[str], header: Header, where: str
             places[name] = first.index(name)
         elif has_header and first.count(name) > 1:
             raise BadInputError(where, f"{first.count(name)} columns are named {name!r}", "Use column numbers, from 0")
+        elif not name.isdecimal() and header == "no":
+            raise BadInputError(
+                where, f"{name!r} is no column number, and the header is set to 'no'", "Use numbers, from 0, or set "
+                "--header yes", reason="missing column",
+            )  # fmt: skip
         elif not name.isdecimal():
             raise _no_such_column(first, absent, where)
         elif int(name) >= len(first):
@@ -73,17 +78,21 @@ def _columns(first: list[str], wanted: Sequence[str], header: Header, where: str
 
 
 def _no_such_column(first: list[str], absent: list[str], where: str) -> BadInputError:
-    error = templates.missing(next(name for name in absent if not name.isdecimal()), first, "column")
-    fix = error.fix
-    if absent == ["inputs", "targets"] or absent == ["targets", "inputs"]:
+    name = next(name for name in absent if not name.isdecimal())
+    error = templates.missing(name, first, "column")
+    what, fix = f"no column {name!r}; the first row is {_shown(first)}", error.fix
+    other = next((mark for mark in "\t;,|" if mark in first[0]), "") if len(first) == 1 else ""
+    if other:
+        kind = {"\t": "--format tsv", ",": "--format csv"}.get(other, "turn them into commas or tabs first")
+        fix = f"The cells seem to be parted by {other!r}: {kind}"
+    elif "did you mean" in str(error):
+        what = str(error)
+    elif {"inputs", "targets"} <= set(absent):
         fix = "If this is a header row, name two of its columns with --inputs and --targets"
         if len(first) >= 2:
             fix = f"If the table has no header row: --inputs 0 --targets 1. {fix}"
     elif absent == ["text"] and len(first) == 1:
         fix = "If the table has no header row: --field 0"
-    what = f"no column {absent[0]!r}; the first row is {_shown(first)}"
-    if "did you mean" in str(error):
-        what, fix = str(error), error.fix
     return BadInputError(where, what, fix, reason="missing column")
 
 

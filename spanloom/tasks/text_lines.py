@@ -49,14 +49,14 @@ class TextFile:
         self._mixed = False
         kind = compression.compression_of(path, intake.report)
         self._pieces = compression.blocks(path, kind, block_size)
-        head = b""
-        while len(head) < encodings.HEAD and (piece := next(self._pieces, b"")):
-            head += piece
-        self.is_empty = not head
+        head, self._damage = self._first_bytes()
+        self.is_empty = not head and self._damage is None
         self._of_what = "decompressed text" if kind else "file"
         self.encoding, mark = encodings.resolve(path, head[: encodings.HEAD], encodings.codec_name(intake.encoding))
         self._head, self._offset = head[mark:], mark
         intake.report.files += 1
+        if self.is_empty:
+            intake.report.skip("empty file", path)
 
     def line_blocks(self) -> Iterator[LineBlock]:
         """The file's lines, some at a time. An unfinished line before damage in a compressed file is left out."""
@@ -151,13 +151,12 @@ class TextFile:
 
     def _decode_many(self, lines: list[bytes]) -> list[str] | None:
         """The lines as texts, or None if one of them is undecodable."""
-        joined = b"\n".join(lines)
         try:
-            texts = joined.decode(self.encoding).split("\n") if lines else []
+            texts = _decode_each(lines, self.encoding) if _are_long(lines) else _decode_joined(lines, self.encoding)
         except UnicodeDecodeError:
             return None
-        self._mixed = self._mixed or not joined.isascii()
-        return texts if len(texts) == len(lines) else None
+        self._mixed = self._mixed or not all(map(bytes.isascii, lines))
+        return texts if len(texts) == len(lines) else _decode_each(lines, self.encoding)
 
     def _decode_slowly(self, block: LineBlock, wanted: Mask) -> Iterator[tuple[str, tuple[int, int]]]:
         for line, (number, offset) in compress(zip(block.lines(), block.places(), strict=False), wanted):
@@ -170,10 +169,22 @@ class TextFile:
         if count:
             self._intake.report.skip("empty", count=count)
 
+    def _first_bytes(self) -> tuple[bytes, BadInputError | None]:
+        """At least encodings.HEAD bytes if the file has so many; damage after them is kept for its turn."""
+        head = b""
+        try:
+            while len(head) < encodings.HEAD and (piece := next(self._pieces, b"")):
+                head += piece
+        except BadInputError as error:
+            return head, error
+        return head, None
+
     def _all_pieces(self) -> Iterator[bytes]:
         if self._head:
             yield self._head
         self._head = b""
+        if self._damage is not None:
+            raise self._damage
         yield from self._pieces
 
     def _transcoded(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -185,6 +196,19 @@ class TextFile:
             if error.reason != "undecodable":
                 raise
             intake.refuse(error, mended_by="skip|replace")
+
+
+def _are_long(lines: list[bytes]) -> bool:
+    """Whether joining lines costs more memory than it saves time."""
+    return sum(map(len, lines)) > 4 * compression.BLOCK
+
+
+def _decode_each(lines: list[bytes], encoding: str) -> list[str]:
+    return [line.decode(encoding) for line in lines]
+
+
+def _decode_joined(lines: list[bytes], encoding: str) -> list[str]:
+    return b"\n".join(lines).decode(encoding).split("\n") if lines else []
 
 
 def _some(line: bytes) -> bool:
