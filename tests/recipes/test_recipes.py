@@ -1,0 +1,49 @@
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from spanloom.cli.recipe import find
+from spanloom.recipes import shipped, summary
+from spanloom.settings.run import Run
+from spanloom.settings.serialize import from_json, to_json
+
+pytestmark = pytest.mark.short
+
+# What a recipe needs before it can make a run.
+NEEDED = {"pretrain": {"text": ("a.txt",)}, "byt5_small": {"text": ("a.txt",)}, "t5_1_1_base": {"text": ("a.txt",)}}
+WITH_OWN_TEST = {"finetune"}
+
+
+@pytest.mark.parametrize("name", [name for name in shipped() if name not in WITH_OWN_TEST])
+def test_every_recipe_makes_a_run_that_holds_together(name):
+    run = find(name).make(**NEEDED.get(name, {}))
+    assert isinstance(run, Run)
+    resolved = run.resolve()
+    assert from_json(to_json(resolved)) == resolved
+    assert run.name == name
+    assert run.out is None
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+def test_every_recipe_says_its_command_in_its_docstring(name):
+    doc = ast.get_docstring(ast.parse(shipped()[name].read_text()))
+    assert summary(shipped()[name]) == doc.splitlines()[0]
+    assert f"spanloom train {name}" in doc or f"spanloom {name}" in doc
+    assert len(doc.splitlines()) > 3
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+def test_recipes_import_nothing_heavy(name):
+    code = (
+        f"import sys, spanloom.recipes.{name}; print(sorted(set(sys.modules) & {{'jax', 'numpy', 'orbax', 'pyarrow'}}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+def test_every_parameter_has_a_type_and_a_meaning(name):
+    for parameter in find(name).parameters:
+        assert parameter.help, f"{name}: {parameter.name} is not described under Args:"
