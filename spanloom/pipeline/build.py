@@ -182,7 +182,14 @@ class StoreBuilder:
         entry_path.unlink(missing_ok=True)
         columns = self._encode(group)
         write_shard(path, columns)
-        entry = shard_entry(path, columns, len(group.examples), group.text_bytes, group.text_hash)
+        entry = shard_entry(
+            path,
+            columns,
+            self.vocabulary.unk_id,
+            examples=len(group.examples),
+            text_bytes=group.text_bytes,
+            text_hash=group.text_hash,
+        )
         write_file(entry_path, functools.partial(_write_json, entry))
         return entry
 

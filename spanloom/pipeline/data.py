@@ -1,5 +1,6 @@
 """The data of a run: batches of the training part by position, and the held-out part in order."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ from spanloom.tasks.span_corruption import lengths_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
 
+log = logging.getLogger(__name__)
+
+_MANY_UNKNOWN = 0.02  # in T5's vocabulary English novels have 0.007%, German 0.08%, Swedish 2.8%, Russian 13%
 _BLOCK = 128  # examples made at a time: enough for NumPy, few enough for the caches
 
 
@@ -128,6 +132,7 @@ def open_data(run: Run, directory: Path, *, progress: Progress | None = None) ->
     }
     examples = _examples_of(task, stores, vocabulary)
     _check_enough(task, stores, examples)
+    _warn_of_unknown_text(task, stores["train"])
     parts = {
         split: Dataset(examples[split], seed=run.seed, task=task.name, store=store) for split, store in stores.items()
     }
@@ -173,6 +178,19 @@ def _check_enough(task: Task, stores: dict[str, Store], examples: dict[str, Exam
             f"the documents of the held-out part of task {task.name!r} have no token in this vocabulary: name other "
             "held-out files (task.source.heldout_files), or set task.source.heldout_share to 0 to train without"
         )
+
+
+def _warn_of_unknown_text(task: Task, store: Store) -> None:
+    for name, counts in store.meta["counts"]["columns"].items():
+        share = counts["unknown"] / max(counts["tokens"], 1)
+        if share > _MANY_UNKNOWN:
+            log.warning(
+                "%.1f%% of the %s of task %r are unknown to its vocabulary and cannot be learned: choose a vocabulary "
+                "made for this text, or bytes, which know everything",
+                100 * share,
+                "tokens" if name == "tokens" else f"tokens of the {name}",
+                task.name,
+            )
 
 
 def _directory_name(name: str) -> str:

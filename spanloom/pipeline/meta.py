@@ -14,7 +14,9 @@ from spanloom.pipeline.shards import DamagedStoreError, Ragged
 META = "meta.json"
 
 
-def shard_entry(path: Path, columns: Mapping[str, Ragged], examples: int, text_bytes: int, text_hash: str) -> dict:
+def shard_entry(
+    path: Path, columns: Mapping[str, Ragged], unk_id: int, *, examples: int, text_bytes: int, text_hash: str
+) -> dict[str, Any]:
     """Description of one written shard."""
     return {
         "file": path.name,
@@ -23,16 +25,17 @@ def shard_entry(path: Path, columns: Mapping[str, Ragged], examples: int, text_b
         "examples": examples,
         "text_bytes": text_bytes,
         "text_sha256": text_hash,
-        "columns": {name: _column_counts(column) for name, column in columns.items()},
+        "columns": {name: _column_counts(column, unk_id) for name, column in columns.items()},
     }
 
 
-def _column_counts(column: Ragged) -> dict[str, Any]:
+def _column_counts(column: Ragged, unk_id: int) -> dict[str, Any]:
     lengths = np.diff(column.offsets)
     buckets, counts = np.unique(_bucket(lengths), return_counts=True)
     return {
         "rows": len(lengths),
         "tokens": len(column.values),
+        "unknown": int(np.count_nonzero(column.values == unk_id)),
         "longest": int(lengths.max(initial=0)),
         "histogram": dict(zip(map(str, buckets.tolist()), counts.tolist(), strict=True)),
     }
@@ -57,6 +60,7 @@ def total_counts(entries: Iterable[Mapping[str, Any]], names: Iterable[str]) -> 
         columns[name] = {
             "rows": sum(part["rows"] for part in parts),
             "tokens": sum(part["tokens"] for part in parts),
+            "unknown": sum(part["unknown"] for part in parts),
             "longest": max((part["longest"] for part in parts), default=0),
             "histogram": {str(bucket): histogram[bucket] for bucket in sorted(histogram)},
         }

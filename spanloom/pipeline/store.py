@@ -31,7 +31,8 @@ class Store:
     directory: Path
     """Where its files stand."""
     meta: dict[str, Any]
-    """fingerprint, counts (rows, tokens, longest, histogram of each column; examples; text_bytes), shards, report."""
+    """fingerprint, counts (examples, text_bytes; of each column rows, tokens, unknown, longest, histogram), shards,
+    report."""
     columns: dict[str, Column]
     """Token ids by column."""
 

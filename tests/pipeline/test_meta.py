@@ -8,9 +8,9 @@ from spanloom.pipeline.shards import DamagedStoreError, ragged, write_shard
 
 
 def entry_of(path, *lengths):
-    columns = {"tokens": ragged([np.zeros(length, np.int32) for length in lengths], np.dtype(np.uint16))}
+    columns = {"tokens": ragged([np.arange(length, dtype=np.int32) for length in lengths], np.dtype(np.uint16))}
     write_shard(path, columns)
-    return shard_entry(path, columns, len(lengths), 10, "hash")
+    return shard_entry(path, columns, 2, examples=len(lengths), text_bytes=10, text_hash="hash")
 
 
 @pytest.mark.short
@@ -23,6 +23,7 @@ def test_counts_add_up_over_shards(tmp_path):
             "tokens": {
                 "rows": 7,
                 "tokens": 1015,
+                "unknown": 4,
                 "longest": 1000,
                 "histogram": {"0": 1, "1": 1, "2": 1, "4": 2, "8": 1, "1024": 1},
             }
@@ -31,7 +32,13 @@ def test_counts_add_up_over_shards(tmp_path):
 
 
 def test_counts_of_nothing():
-    assert total_counts([], ["tokens"])["columns"]["tokens"] == {"rows": 0, "tokens": 0, "longest": 0, "histogram": {}}
+    assert total_counts([], ["tokens"])["columns"]["tokens"] == {
+        "rows": 0,
+        "tokens": 0,
+        "unknown": 0,
+        "longest": 0,
+        "histogram": {},
+    }
 
 
 def test_meta_is_read_as_written(tmp_path):

@@ -1,3 +1,4 @@
+import signal
 import subprocess
 import sys
 import threading
@@ -72,6 +73,20 @@ def test_leaving_a_loop_by_an_exception_closes_the_thread():
     with pytest.raises(KeyboardInterrupt):
         consume()
     assert no_thread_left()
+
+
+def test_ctrl_c_ends_a_process_that_waits_for_a_batch():
+    code = (
+        "import time\nfrom spanloom.pipeline.prefetch import prefetch\n"
+        "for batch in prefetch(lambda step: time.sleep(0.3) or {'step': step}, 0, 10**9):\n"
+        "    print(batch, flush=True)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "{'step': 0}\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGINT
+    assert said.rstrip().endswith("KeyboardInterrupt")
 
 
 @pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "sys.exit(130)", "kept = batches"])
