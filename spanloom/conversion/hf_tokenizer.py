@@ -15,6 +15,7 @@ from spanloom.conversion.spiece import Spiece
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 
 SPIECE_NAME = "spiece.model"
+FAST_NAME = "tokenizer.json"
 GOOGLE_SENTINELS = tuple(range(258, 247, -1))  # bytes 255 down to 245 are never part of UTF-8
 _SENTINEL = re.compile(r"(\u2581?)<extra_id_(\d+)>")
 _SPECIAL = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
@@ -25,13 +26,17 @@ def tokenizer_class(vocabulary: Vocabulary) -> str:
     return "ByT5Tokenizer" if isinstance(vocabulary, Bytes) else "PreTrainedTokenizerFast"
 
 
-def tokenizer_files(vocabulary: Vocabulary, spiece_model: bytes | None = None) -> dict[str, bytes]:
+def tokenizer_files(
+    vocabulary: Vocabulary, spiece_model: bytes | None = None, *, model_type: str = "t5"
+) -> dict[str, bytes]:
     """File name -> content. `spiece_model` is the content of the SentencePiece file, unused for bytes.
 
     Raises ValueError where Hugging Face's tokenizers cannot do what the model does.
     """
     if isinstance(vocabulary, Bytes):
-        return _byte_files(vocabulary)
+        files = _byte_files(vocabulary)
+        # for this type transformers 5 always takes the generic class, whatever tokenizer_config.json says
+        return files | ({FAST_NAME: to_json(fast_byte_tokenizer(vocabulary))} if model_type == "umt5" else {})
     if spiece_model is None:
         raise ValueError(f"the content of the SentencePiece model {vocabulary.path} is needed to write a tokenizer")
     return _spiece_files(vocabulary, spiece_model)
@@ -59,21 +64,44 @@ def spiece_sentinels(vocabulary: SentencePiece, model: Spiece) -> dict[int, int]
 
 
 def _byte_files(vocabulary: Bytes) -> dict[str, bytes]:
-    ids = byte_sentinels(vocabulary)
-    names = [f"<extra_id_{number}>" for number in range(len(ids))]
-    # ids beyond the bytes need some name: ByT5Tokenizer fails when it decodes one without
-    unused = {index: f"<unused_{index}>" for index in range(259, 259 + vocabulary.extra_ids)}
-    added = {0: "<pad>", 1: "</s>", 2: "<unk>"} | unused | dict(zip(ids, names, strict=True))
-    strips = {0, 1, 2}  # as ByT5Tokenizer itself declares them
+    names = [f"<extra_id_{number}>" for number in range(len(byte_sentinels(vocabulary)))]
+    added = _byte_added_tokens(vocabulary)
     config = {
         "tokenizer_class": "ByT5Tokenizer",
         **_SPECIAL,
         "extra_ids": len(names),
         "additional_special_tokens": names,
-        "added_tokens_decoder": {str(i): _added(text, strip=i in strips) for i, text in sorted(added.items())},
+        # the first three strip spaces, as ByT5Tokenizer itself declares them
+        "added_tokens_decoder": {str(index): _added(text, strip=index < 3) for index, text in sorted(added.items())},
         "model_max_length": 1_000_000_000,
     }
     return {"tokenizer_config.json": to_json(config), "special_tokens_map.json": to_json(_special_tokens_map(names))}
+
+
+def _byte_added_tokens(vocabulary: Bytes) -> dict[int, str]:
+    # ids beyond the bytes need some name: ByT5Tokenizer fails when it decodes one without
+    unused = {index: f"<unused_{index}>" for index in range(259, 259 + vocabulary.extra_ids)}
+    sentinels = {index: f"<extra_id_{number}>" for number, index in enumerate(byte_sentinels(vocabulary))}
+    return {0: "<pad>", 1: "</s>", 2: "<unk>"} | unused | sentinels
+
+
+def fast_byte_tokenizer(vocabulary: Bytes) -> dict[str, Any]:
+    """The content of tokenizer.json for bytes: a vocabulary without any character, so that all fall back to bytes."""
+    added = _byte_added_tokens(vocabulary)
+    vocab = {f"<0x{byte:02X}>": byte + 3 for byte in range(256)}
+    vocab = {text: index for text, index in vocab.items() if index not in added}
+    vocab |= {text: index for index, text in added.items()}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": index, **_added(text, strip=index < 3)} for index, text in sorted(added.items())],
+        "normalizer": None,
+        "pre_tokenizer": None,
+        "post_processor": _append_eos(),
+        "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
+        "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "vocab": vocab, "merges": []},
+    }
 
 
 def _spiece_files(vocabulary: SentencePiece, content: bytes) -> dict[str, bytes]:
@@ -97,7 +125,7 @@ def _spiece_files(vocabulary: SentencePiece, content: bytes) -> dict[str, bytes]
     }
     return {
         SPIECE_NAME: content,
-        "tokenizer.json": to_json(fast),
+        FAST_NAME: to_json(fast),
         "tokenizer_config.json": to_json(config),
         "special_tokens_map.json": to_json(_special_tokens_map(names)),
     }

@@ -40,7 +40,7 @@ def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping
     kind = str(tokenizer.get("tokenizer_class") or config.get("tokenizer_class") or "")
     rows = entries[hf_names.EMBEDDING].shape[0] if hf_names.EMBEDDING in entries else config.get("vocab_size", 0)
     spiece_path = folder / hf_tokenizer.SPIECE_NAME
-    if kind == "ByT5Tokenizer":
+    if kind == "ByT5Tokenizer" or (not spiece_path.is_file() and _is_fast_bytes(folder)):
         found = _bytes(folder, tokenizer, entries)
         size = 259 + found.vocabulary.extra_ids if isinstance(found.vocabulary, Bytes) else 0
     elif spiece_path.is_file():
@@ -58,6 +58,14 @@ def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping
             folder, f"the tokenizer has {size} ids, but the embedding only {rows} rows: wrong tokenizer?"
         )
     return found
+
+
+def _is_fast_bytes(folder: Path) -> bool:
+    """Whether there is a tokenizer.json of bytes, as we write one for umT5."""
+    path = folder / hf_tokenizer.FAST_NAME
+    model = safetensors_file.read_json(path).get("model") if path.is_file() else None
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    return isinstance(vocab, dict) and all(vocab.get(f"<0x{byte:02X}>") == byte + 3 for byte in range(245))
 
 
 def _bytes(folder: Path, tokenizer: Mapping[str, object], entries: Mapping[str, Entry]) -> Found:

@@ -150,7 +150,7 @@ def write_folder(folder: Path, source: "Source", *, name: str, max_shard_bytes: 
     files: dict[str, bytes] = {
         CONFIG_NAME: hf_tokenizer.to_json(config),
         "generation_config.json": hf_tokenizer.to_json(hf_config.generation_config()),
-        **hf_tokenizer.tokenizer_files(vocabulary, _spiece_content(vocabulary)),
+        **hf_tokenizer.tokenizer_files(vocabulary, _spiece_content(vocabulary), model_type=config["model_type"]),
         "README.md": card.encode("utf-8"),
     }
     for file, content in files.items():

@@ -36,10 +36,11 @@ SPECIAL = re.compile(r"<pad>|</s>|<unk>")
 def write(folder: Path, vocabulary: Vocabulary, vocab_size: int, name: str = "t5_1_1_x") -> Path:
     folder.mkdir()
     content = Path(vocabulary.path).read_bytes() if isinstance(vocabulary, SentencePiece) else None
-    for file, data in tokenizer_files(vocabulary, content).items():
+    model = Model(vocab_size, 8, 8, 1, 8, 1, 1, name=name, per_layer_position_bias=name.startswith("umt5"))
+    config = hf_config.to_config(model, tokenizer_class(vocabulary))
+    for file, data in tokenizer_files(vocabulary, content, model_type=config["model_type"]).items():
         (folder / file).write_bytes(data)
-    model = Model(vocab_size, 8, 8, 1, 8, 1, 1, name=name)
-    (folder / "config.json").write_text(json.dumps(hf_config.to_config(model, tokenizer_class(vocabulary))))
+    (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 
@@ -77,6 +78,9 @@ def test_bytes_in_every_convention(tmp_path, hugging_face):
         "google": (Bytes(sentinels="google"), "byt5_x"),
         "seqio": (Bytes(sentinels="seqio"), "byt5_x"),
         "few": (Bytes(extra_ids=20), "byt5_x"),
+        "bytes_in_mt5": (Bytes(), "mt5_x"),
+        "bytes_in_umt5": (Bytes(), "umt5_x"),
+        "google_in_umt5": (Bytes(sentinels="google"), "umt5_x"),
     }
     check(tmp_path, hugging_face, vocabularies)
 
