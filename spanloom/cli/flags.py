@@ -74,7 +74,7 @@ def parse(recipe: Recipe, argv: Sequence[str], prog: str) -> Command:
     if wants_help:
         _print_help(recipe, run, own.values(), kinds, prog)
         raise SystemExit(0)
-    consumed = (set(own) - set(_names(Run))) | set(kinds)
+    consumed = (set(own) - _plain_fields()) | set(kinds)
     _refuse_other_kinds(run, [flag for flag in flags if flag.name not in consumed])
     rest = [flag for flag in flags if flag.name not in consumed and flag.name not in _names(Resuming)]
     run = with_tyro(type(run), run, rest, prog)
@@ -148,6 +148,11 @@ def _names(cls: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls))
 
 
+def _plain_fields() -> set[str]:
+    """Fields of a run that are no parts; a recipe's parameter of that name and the field get the same value."""
+    return set(_names(Run)) - {part.path for part in parts()}
+
+
 def _list_fields() -> list[str]:
     return [name for name, hint in hints_of_run().items() if _is_list(hint)]
 
@@ -191,7 +196,7 @@ def _print_help(
 ) -> None:
     import tyro
 
-    own = [p for p in own if p.name not in _names(Run) or p.name == "model"]
+    own = [p for p in own if p.name not in _plain_fields()]
     blank = _filled(run)
     fields: list[tuple[str, Any, Any]] = []
     if own:
