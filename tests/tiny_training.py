@@ -25,6 +25,7 @@ from spanloom.settings.task import SpanCorruption, Task, TextFiles
 MODEL = Model(
     vocab_size=384, d_model=16, d_ff=32, num_heads=2, d_kv=8, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1
 )
+WORDS = "the a model learns to fill masked spans of bytes and every run goes on where it stopped"
 PATIENCE = 300  # seconds until a process counts as stuck, on a busy machine too
 
 
@@ -49,26 +50,7 @@ def tiny_run(text: Path, steps: int, **changes: Any) -> Run:
 
 
 def write_text(path: Path, lines: int = 300, seed: int = 0) -> Path:
-    words = [
-        "the",
-        "a",
-        "model",
-        "learns",
-        "to",
-        "fill",
-        "masked",
-        "spans",
-        "of",
-        "bytes",
-        "and",
-        "every",
-        "run",
-        "goes",
-        "on",
-        "where",
-        "it",
-        "stopped",
-    ]
+    words = WORDS.split(" ")
     draw = random.Random(seed)
     path.write_text("".join(" ".join(draw.choices(words, k=draw.randint(3, 14))) + "\n" for _ in range(lines)))
     return path

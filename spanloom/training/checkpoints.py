@@ -14,6 +14,7 @@ and a few integers, so it costs the same at step ten million as at step ten.
 
 import dataclasses
 import json
+import logging
 import shutil
 import threading
 import time
@@ -128,7 +129,7 @@ def restore(path: Path, opt_state_like: Any = None) -> Restored:
             names = [path_name(p) for p, _ in jax.tree_util.tree_flatten_with_path(opt_state_like)[0]]
             opt_state = jax.tree.unflatten(jax.tree.structure(opt_state_like), [flat[name] for name in names])
     except DamagedError as error:
-        raise damaged(path, str(error)) from error
+        raise damaged(path, str(error)) from None
     return Restored(path, facts, params, opt_state)
 
 
@@ -219,6 +220,8 @@ class CheckpointWriter:
         self._settings = settings
         self._vocabulary_files = dict(vocabulary_files)
         self._on_saved = on_saved
+        # Orbax logs the traceback of every thread that an error passes; the error itself is raised here anyway.
+        logging.getLogger("absl").setLevel(logging.CRITICAL)
         self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
         self._commit: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -275,6 +278,7 @@ class CheckpointWriter:
             self._on_saved(step, size, time.perf_counter() - started)
         except BaseException as error:
             self._error = self._failed(partial, error)
+            self._error.__cause__ = error
 
     def _delete_old(self) -> None:
         heldout = {step: heldout_loss(self._directory / str(step)) for step in steps_in(self._directory)}

@@ -18,7 +18,7 @@ def say_data(display: Display, run: Run, data: Data) -> None:
     """How the text was read, and what became of it."""
     for split, report in data.reports.items():
         name = "held-out" if split == "heldout" else split
-        display.say(f"data: {name} part of {run.task.name}: {report.describe()}")
+        display.say(f"data: {name} part of {run.task.name}: {report.describe()}".replace("\n", "\n  "))
     heldout = f", {data.heldout.num_examples:,} held out" if data.heldout else ", none held out"
     epochs = run.steps * run.batch_size / data.train.num_examples
     display.say(

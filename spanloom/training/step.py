@@ -48,7 +48,7 @@ def make_train_step(
             "accuracy": sums["correct_sum"] / tokens,
             "target_tokens": sums["weight_sum"],
             "learning_rate": learning_rate(state.step),
-            "grad_norm": optax.global_norm(grads),
+            "grad_norm": optax.tree.norm(grads),
         }
         return TrainState(state.step + 1, params, opt_state), metrics
 

@@ -1,0 +1,66 @@
+"""Held-out loss: cross-entropy without z-loss or label smoothing, per target token and per token of text alone."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from spanloom.model.loss import loss_weights, token_losses
+from spanloom.settings.model import Model
+from spanloom.settings.run import Loss
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+Sums = dict[str, jax.Array]
+HeldoutStep = Callable[[Any, Mapping[str, Any]], Sums]
+
+
+def make_heldout_step(model: Model, vocabulary: Vocabulary) -> HeldoutStep:
+    """The jitted function `params, batch -> sums` (float32 scalars), without dropout.
+
+    `tokens` counts the real targets, `text_tokens` those that are neither sentinel nor end of sequence.
+    """
+    marks = jnp.asarray(sorted({vocabulary.eos_id, *vocabulary.sentinels}), jnp.int32)
+    return jax.jit(functools.partial(_sums, model, marks))
+
+
+def _sums(model: Model, marks: jax.Array, params: Any, batch: Mapping[str, Any]) -> Sums:
+    tokens = token_losses(params, model, Loss(z_loss=0.0), dict(batch))
+    weights_BxT = loss_weights(batch)
+    text_BxT = weights_BxT * ~jnp.isin(batch["decoder_target_tokens"], marks)
+    return {
+        "loss": jnp.sum(tokens.cross_entropy * weights_BxT),
+        "text_loss": jnp.sum(tokens.cross_entropy * text_BxT),
+        "correct": jnp.sum(tokens.correct * weights_BxT),
+        "tokens": jnp.sum(weights_BxT),
+        "text_tokens": jnp.sum(text_BxT),
+    }
+
+
+def heldout_metrics(step: HeldoutStep, params: Any, batches: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Losses in nats over all `batches`, which have one shape; sums are added in float64.
+
+    heldout_loss and heldout_accuracy are per target token, heldout_text_loss per token of text alone. Raises
+    ValueError if the batches hold no target.
+    """
+    totals = dict.fromkeys(("loss", "text_loss", "correct", "tokens", "text_tokens"), 0.0)
+    waiting: Sums | None = None  # fetched one batch late, so that the device never waits
+    for batch in batches:
+        before, waiting = waiting, step(params, jax.device_put(dict(batch)))
+        _add(totals, before)
+    _add(totals, waiting)
+    if not totals["tokens"]:
+        raise ValueError("the held-out batches hold no target tokens")
+    return {
+        "heldout_loss": totals["loss"] / totals["tokens"],
+        "heldout_text_loss": totals["text_loss"] / max(totals["text_tokens"], 1.0),
+        "heldout_accuracy": totals["correct"] / totals["tokens"],
+        "heldout_tokens": totals["tokens"],
+        "heldout_text_tokens": totals["text_tokens"],
+    }
+
+
+def _add(totals: dict[str, float], sums: Sums | None) -> None:
+    for name, value in jax.device_get(sums or {}).items():
+        totals[name] += float(value)
