@@ -7,8 +7,8 @@ from pathlib import Path
 from spanloom.conversion import huggingface, parity
 from spanloom.conversion.errors import CheckpointError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
-from spanloom.conversion.huggingface import CONFIG_NAME, Imported, import_hf
-from spanloom.conversion.source import Lineage, Source
+from spanloom.conversion.huggingface import CONFIG_NAME, Imported, import_hf, read_lineage
+from spanloom.conversion.source import Source
 from spanloom.conversion.staging import check_destination, staged
 from spanloom.model.params import declare, flatten, num_params
 from spanloom.vocabularies.build import build
@@ -63,6 +63,8 @@ def convert_to_hf(
     """
     dst = Path(dst)
     _check(source)
+    if source.folder is not None and source.folder.resolve() == dst.resolve():
+        raise CheckpointError(dst, "is the source itself; name another folder")
     check_destination(dst, overwrite)
     with staged(dst) as folder:
         progress(f"writing {dst}")
@@ -77,7 +79,7 @@ def convert_to_hf(
 def source_from_hf(folder: str | Path) -> Source:
     """A Hugging Face folder as the source of a conversion."""
     read = import_hf(folder)
-    return Source(read.model, read.params, read.vocabulary, Lineage(origin=str(folder)))
+    return Source(read.model, read.params, read.vocabulary, read_lineage(folder), folder=Path(folder))
 
 
 def _check(source: Source) -> None:

@@ -5,7 +5,7 @@ downwards. So the embedding decides: the row of the sentinel that every example 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -137,10 +137,18 @@ def _scores(entry: Entry) -> dict[str, float] | None:
 
 def _sentencepiece(path: Path, tokenizer: Mapping[str, object]) -> SentencePiece:
     extra_ids = tokenizer.get("extra_ids", 100)
-    own = hf_tokenizer.spiece_sentinels(SentencePiece(str(path), "auto", 0), spiece.parse(path.read_bytes(), path))
+    return resolve(SentencePiece(str(path), extra_ids=extra_ids if type(extra_ids) is int else 100))
+
+
+def resolve(vocabulary: SentencePiece) -> SentencePiece:
+    """The same vocabulary with `auto` decided by the pieces of its model."""
+    if vocabulary.sentinels != "auto":
+        return vocabulary
+    path = Path(vocabulary.path)
+    own = hf_tokenizer.spiece_sentinels(replace(vocabulary, extra_ids=0), spiece.parse(path.read_bytes(), path))
     if own:
-        return SentencePiece(str(path), "pieces", extra_ids=0)
-    return SentencePiece(str(path), "appended", extra_ids=extra_ids if type(extra_ids) is int else 100)
+        return SentencePiece(vocabulary.path, "pieces", extra_ids=0)
+    return SentencePiece(vocabulary.path, "appended", vocabulary.extra_ids)
 
 
 def _spiece_size(vocabulary: Vocabulary, path: Path) -> int:

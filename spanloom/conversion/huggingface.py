@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import spanloom
 from spanloom.conversion import hf_config, hf_names, hf_tie, hf_tokenizer, safetensors_file
 from spanloom.conversion.errors import CheckpointError
-from spanloom.conversion.hf_vocabulary import MARK_NAME, read_vocabulary
+from spanloom.conversion.hf_vocabulary import MARK_NAME, read_vocabulary, resolve
 from spanloom.conversion.safetensors_file import Entry
 from spanloom.settings.model import Model
+from spanloom.settings.serialize import from_json, to_json
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 
 if TYPE_CHECKING:  # parameters are jax pytrees
-    from spanloom.conversion.source import Source
+    from spanloom.conversion.source import Lineage, Source
     from spanloom.model.params import T5
 
 CONFIG_NAME = "config.json"
@@ -131,6 +132,24 @@ def _mark(folder: Path) -> dict[str, Any]:
     return safetensors_file.read_json(path) if path.is_file() else {}
 
 
+def read_lineage(folder: str | Path) -> "Lineage":
+    """Where the model of a folder comes from: what an export of ours says, else only the folder itself."""
+    from spanloom.conversion.source import Lineage
+
+    mark = _mark(Path(folder))
+    try:
+        return Lineage(
+            origin=str(mark["origin"]),
+            run=None if mark["run"] is None else from_json(mark["run"]),
+            step=mark["step"],
+            losses={name: float(value) for name, value in mark["losses"].items()},
+            started_from=mark["started_from"],
+            versions={str(name): str(version) for name, version in mark["versions"].items()},
+        )
+    except (LookupError, TypeError, AttributeError, ValueError):
+        return Lineage(origin=str(folder))  # no export of ours, or one of another version
+
+
 def write_folder(folder: Path, source: "Source", *, name: str, max_shard_bytes: int | None = None) -> None:
     """Write every file of a Hugging Face model into the empty `folder`; `name` is what it will be called."""
     from spanloom.conversion import hf_weights
@@ -138,6 +157,9 @@ def write_folder(folder: Path, source: "Source", *, name: str, max_shard_bytes: 
     from spanloom.model.params import num_params
 
     model, vocabulary = source.model, source.vocabulary
+    spiece_model = _spiece_content(vocabulary)
+    if isinstance(vocabulary, SentencePiece):
+        vocabulary = resolve(vocabulary)
     config = hf_config.to_config(model, hf_tokenizer.tokenizer_class(vocabulary))
     card = model_card(
         model,
@@ -150,21 +172,19 @@ def write_folder(folder: Path, source: "Source", *, name: str, max_shard_bytes: 
     files: dict[str, bytes] = {
         CONFIG_NAME: hf_tokenizer.to_json(config),
         "generation_config.json": hf_tokenizer.to_json(hf_config.generation_config()),
-        **hf_tokenizer.tokenizer_files(vocabulary, _spiece_content(vocabulary), model_type=config["model_type"]),
+        **hf_tokenizer.tokenizer_files(vocabulary, spiece_model, model_type=config["model_type"]),
         "README.md": card.encode("utf-8"),
     }
     for file, content in files.items():
         (folder / file).write_bytes(content)
     hf_weights.write_weights(folder, model, source.params, max_shard_bytes or hf_weights.MAX_SHARD_BYTES)
     written = sorted(path.name for path in folder.iterdir())
-    (folder / MARK_NAME).write_bytes(hf_tokenizer.to_json(_describe(source, written)))
+    (folder / MARK_NAME).write_bytes(hf_tokenizer.to_json(_describe(source, vocabulary, written)))
 
 
-def _describe(source: "Source", files: list[str]) -> Mapping[str, Any]:
+def _describe(source: "Source", vocabulary: Vocabulary, files: list[str]) -> Mapping[str, Any]:
     """What an export says about itself: the sentinel convention and where it comes from."""
-    from spanloom.settings.serialize import to_json
-
-    vocabulary, lineage = source.vocabulary, source.lineage
+    lineage = source.lineage
     if isinstance(vocabulary, SentencePiece):
         vocabulary = dataclasses.replace(vocabulary, path=hf_tokenizer.SPIECE_NAME)
     return {

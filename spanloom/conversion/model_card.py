@@ -25,7 +25,7 @@ def model_card(
     sections = [
         _metadata(model_type),
         f"# {name}",
-        f"An encoder-decoder of the T5 family, exported by Spanloom: {_architecture(model, num_params)}.",
+        f"An encoder-decoder of the T5 family, exported by Spanloom. Size {_architecture(model, num_params)}.",
         "## Use\n\n" + _usage(vocabulary, folder),
         "## Sentinels\n\n" + _sentinels(vocabulary),
         "## Training\n\n" + "\n".join(f"- {line}" for line in _training(lineage)),

@@ -1,6 +1,7 @@
 """What is converted: weights in memory with all that belongs to them, wherever they were read from."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from spanloom.model.params import T5
 from spanloom.settings.model import Model
@@ -38,3 +39,5 @@ class Source:
     """Vocabulary settings; a SentencePiece path must exist."""
     lineage: Lineage
     """Where they come from."""
+    folder: Path | None = None
+    """The folder they were read from, which is not to be written over."""

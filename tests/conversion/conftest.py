@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from golden_data import absent
 
-from spanloom.conversion.convert import Lineage, Source
+from spanloom.conversion.source import Lineage, Source
 from spanloom.model.params import T5, declare, flatten, unflatten
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import Bytes, Vocabulary

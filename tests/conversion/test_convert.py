@@ -12,11 +12,13 @@ from pathlib import Path
 
 import jax
 import pytest
+from golden_data import shared_dir
 
 from spanloom.conversion import convert, hf_weights, huggingface, parity
-from spanloom.conversion.convert import Lineage, ParityError, convert_to_hf
+from spanloom.conversion.convert import ParityError, convert_to_hf, source_from_hf
 from spanloom.conversion.errors import CheckpointError
 from spanloom.conversion.huggingface import import_hf
+from spanloom.conversion.source import Lineage
 from spanloom.pipeline.durable import StorageError
 from spanloom.settings.run import Run
 from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, Task, TextFiles
@@ -189,6 +191,12 @@ def test_a_running_export_of_another_process_is_left_alone(tmp_path, tiny, make_
     assert running.is_dir()
 
 
+def test_a_folder_is_not_converted_onto_itself(tmp_path, tiny, make_source):
+    convert_to_hf(make_source(tiny), tmp_path / "out")
+    with pytest.raises(CheckpointError, match="is the source itself"):
+        convert_to_hf(source_from_hf(tmp_path / "out"), tmp_path / "out")
+
+
 # ---- the model card ----
 
 
@@ -220,6 +228,13 @@ def test_the_card_tells_data_steps_losses_lineage_and_sentinels(tmp_path, tiny, 
     assert mark["step"] == 700
     assert mark["losses"]["training loss"] == "nan"
     assert mark["run"]["name"] == "hist"
+    assert replace(source_from_hf(tmp_path / "out").lineage, losses={}) == replace(lineage, losses={})
+
+
+def test_the_card_says_where_sentencepiece_sentinels_are(tmp_path, tiny, make_source):
+    path = shared_dir("data", "tokenizers", "t5") / "spiece.model"
+    source = make_source(replace(tiny, vocab_size=32128, d_model=4), SentencePiece(str(path)))
+    assert "appended after the pieces" in card(tmp_path, source)
 
 
 def test_the_card_warns_of_sentinels_the_tokenizer_class_does_not_know(tmp_path, tiny, make_source):

@@ -10,9 +10,10 @@ import pytest
 from conversion.conftest import random_batch, random_params
 from golden_data import golden_dir
 
-from spanloom.conversion.convert import Lineage, Source, convert_to_hf
+from spanloom.conversion.convert import convert_to_hf
 from spanloom.conversion.huggingface import import_hf, write_folder
 from spanloom.conversion.parity import different_weights
+from spanloom.conversion.source import Lineage, Source
 from spanloom.conversion.t5x_names import from_t5x, model_settings, to_t5x
 from spanloom.model.params import flatten, unflatten
 from spanloom.model.t5 import forward
