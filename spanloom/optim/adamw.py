@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from spanloom.optim.clipping import clip_by_global_norm
 from spanloom.optim.factoring import Spec, inner_dims, is_matrix
 from spanloom.optim.schedules import Curve
 from spanloom.settings.optimizer import AdamW, AdamWRMS
@@ -25,7 +26,7 @@ def adamw(settings: AdamW | AdamWRMS, learning_rate: Curve, specs: Any) -> optax
     if isinstance(settings, AdamWRMS):
         parts.insert(1, scale_by_parameter_rms(settings.min_scale, specs))
     if settings.global_norm_clip:
-        parts.insert(0, optax.clip_by_global_norm(settings.global_norm_clip))
+        parts.insert(0, clip_by_global_norm(settings.global_norm_clip))
     return optax.chain(*parts)
 
 
