@@ -191,7 +191,9 @@ def _restore_arrays(path: Path, item: str, entries: Mapping[str, Any]) -> dict[s
     try:
         with warnings.catch_warnings(), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
             warnings.simplefilter("ignore")  # Orbax warns of its own defaults
-            nested = reader.restore(path / ARRAYS / item, ocp.args.PyTreeRestore(restore_args=_nest(wanted)))
+            nested = reader.restore(
+                (path / ARRAYS / item).absolute(), ocp.args.PyTreeRestore(restore_args=_nest(wanted))
+            )
     except (OSError, ValueError, KeyError) as error:
         raise DamagedError(f"{path / ARRAYS / item} cannot be read: {error}") from error
     return flatten(nested)
@@ -242,7 +244,7 @@ class CheckpointWriter:
                 (partial / VOCABULARY).mkdir(exist_ok=True)
                 (partial / VOCABULARY / name).write_bytes(content)
             self._orbax.save(
-                partial / ARRAYS,
+                (partial / ARRAYS).absolute(),  # Orbax takes no relative path
                 args=ocp.args.Composite(
                     params=ocp.args.PyTreeSave(_nest(params)), optimizer=ocp.args.PyTreeSave(_nest(optimizer))
                 ),
