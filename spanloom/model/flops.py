@@ -1,30 +1,33 @@
-"""Floating-point operations of a training step, counted from the architecture: what MFU is a share of.
-
-Matrix products of the model alone, a multiply-add as two, forward once and backward twice (Chowdhery et al. 2022,
-appendix B). The embedding is a lookup and costs nothing; norms, softmax, optimizer and recomputation are not counted.
-"""
-
-from collections.abc import Mapping
-from typing import Any
+"""How many floating-point operations a model's matrix products take: the numerator of model FLOPs utilisation (MFU)."""
 
 from spanloom.settings.model import Model
 
 
-def train_flops(config: Model, batch: Mapping[str, Any]) -> float:
-    """FLOPs of one step on a batch: anything with the shapes (B, S) of its inputs and (B, T) of its targets."""
-    sequences, inputs = batch["encoder_input_tokens"].shape
-    targets = batch["decoder_target_tokens"].shape[1]
-    return 3.0 * sequences * forward_flops(config, inputs, targets)
+def forward_flops(config: Model, batch_size: int, encoder_length: int, decoder_length: int) -> float:
+    """FLOPs of one forward pass: two for each multiply-add of a matrix product.
 
-
-def forward_flops(config: Model, inputs: int, targets: int) -> float:
-    """FLOPs of one sequence forward, `inputs` encoder and `targets` decoder positions, padding included."""
+    Counts every matrix product of the layers, of attention (in full, also where a mask hides the result) and of the
+    head, for all positions, padding included. Norms, softmax, activations and the embedding's gather are not counted,
+    nor anything computed twice to save memory.
+    """
+    encoder_tokens, decoder_tokens = batch_size * encoder_length, batch_size * decoder_length
     inner = config.num_heads * config.d_kv
-    projection = 2 * config.d_model * inner  # query, key, value or out, for one position
-    mlp = 2 * config.d_model * config.d_ff * (len(config.activations) + 1)
-    encoder = inputs * (4 * projection + 4 * inputs * inner + mlp)
-    self_attention = targets * (4 * projection + 4 * targets * inner)
-    cross_attention = targets * (2 * projection + 4 * inputs * inner) + inputs * 2 * projection
-    decoder = self_attention + cross_attention + targets * mlp
-    head = targets * 2 * config.d_model * config.vocab_size
-    return float(config.num_encoder_layers * encoder + config.num_decoder_layers * decoder + head)
+    projection = config.d_model * inner
+    mlp = (1 + len(config.activations)) * config.d_model * config.d_ff
+    encoder_layer = encoder_tokens * (4 * projection + mlp + 2 * inner * encoder_length)
+    self_attention = decoder_tokens * (4 * projection + 2 * inner * decoder_length)
+    # Keys and values of cross-attention are made of the encoder's positions.
+    cross_attention = 2 * projection * (decoder_tokens + encoder_tokens) + 2 * inner * decoder_tokens * encoder_length
+    decoder_layer = self_attention + cross_attention + decoder_tokens * mlp
+    head = decoder_tokens * config.d_model * config.vocab_size
+    layers = config.num_encoder_layers * encoder_layer + config.num_decoder_layers * decoder_layer
+    return 2.0 * (layers + head)
+
+
+def train_flops(config: Model, batch_size: int, encoder_length: int, decoder_length: int) -> float:
+    """Model FLOPs of one training step, forward and backward.
+
+    The gradient of a matrix product is two products of the same size, so this is three times the forward pass
+    (the convention of Chowdhery et al. 2022, PaLM, appendix B). Lengths are in tokens, batch_size in sequences.
+    """
+    return 3.0 * forward_flops(config, batch_size, encoder_length, decoder_length)

@@ -109,7 +109,8 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
         tensorboard = [TensorBoard(directory / TENSORBOARD, first_step)] if run.log.tensorboard else []
         logger = Loggers(metrics_file, *tensorboard)
         stack.callback(logger.close)
-        speeds = Speeds(train_flops(run.model, example), measured_peak(run.model.dtype))
+        flops = train_flops(run.model, run.batch_size, data.lengths["encoder"], data.lengths["decoder"])
+        speeds = Speeds(flops, measured_peak(run.model.dtype))
         recorder = Recorder(
             logger,
             display,

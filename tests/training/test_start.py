@@ -39,7 +39,7 @@ def starting(run, path, **model):
 
 @pytest.mark.parametrize("inner", [".", "checkpoints/5"])
 def test_a_spanloom_checkpoint(trained, inner):
-    _, run, params = trained
+    directory, run, params = trained
     start = load_start(starting(run, directory / inner, dropout=0.3, dtype="bfloat16", scan_layers=False))
     assert same_arrays(start.params, params)
     assert "step 5" in start.description
