@@ -35,9 +35,11 @@ def parquet_rows(path: str, wanted: Sequence[str], part: Part, intake: Intake) -
                 numbers = (np.flatnonzero(mask) + first).tolist()
                 yield from _rows(path, numbers, batch.filter(pa.array(mask)), intake)
                 first += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except BadInputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:  # a damaged schema gives names that are no UTF-8
         raise BadInputError(
-            path, f"the parquet file is damaged or cut off ({str(error).splitlines()[0]})", "Get the file again",
+            path, f"the parquet file is damaged or cut off ({(str(error) or type(error).__name__).splitlines()[0]})", "Get the file again",
             reason="damaged parquet file",
         ) from error  # fmt: skip
 

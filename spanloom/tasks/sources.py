@@ -17,7 +17,7 @@ from spanloom.tasks.text_files import read_texts
 __all__ = ["BadInputError", "ReadReport", "Split", "check_heldout", "has_heldout", "read_batches", "read_examples"]
 __all__ += ["read_texts_of", "source_fingerprint"]
 
-_EDGE = 1 << 16
+_EDGE = 1 << 12
 
 
 def read_examples(source: Source, split: Split, report: ReadReport) -> Iterator[dict[str, str]]:
@@ -25,9 +25,9 @@ def read_examples(source: Source, split: Split, report: ReadReport) -> Iterator[
 
     The same examples in the same order on every pass; train and heldout share none and are everything together.
     `report` counts them, and all that is left out. Raises BadInputError for bad input as `source.errors` says
-    (strict: the first one, naming file and line or byte, after the good examples before it; skip: counted;
-    replace: undecodable bytes become U+FFFD and are counted, all else is as strict), and in any mode where the files
-    are not found, contradict the settings, or hold no example for training.
+    (strict: the first one, naming file and line or byte; skip: only counted; replace: undecodable bytes become
+    U+FFFD and are counted, all else is as strict), and in any mode where files are not found, or where all of them
+    hold no example for training.
     """
     for batch in read_batches(source, split, report):
         yield from batch
