@@ -1,0 +1,229 @@
+import dataclasses
+import inspect
+import io
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+from tiny_training import MODEL, events, losses, same_arrays, tiny_run, write_text
+
+from spanloom.settings.optimizer import AdamW, Constant
+from spanloom.settings.run import Checkpoints, Evaluation, Logging
+from spanloom.settings.serialize import from_json
+from spanloom.training import loop
+from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint, steps_in
+from spanloom.training.checkpoints import read_facts, restore
+from spanloom.training.divergence import DivergedError, all_finite
+from spanloom.training.lock import DirectoryInUseError, directory_lock
+from spanloom.training.progress import PlainDisplay
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """The step is compiled once for this file; tests of another seed or rate change what need not compile again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPANLOOM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+    jax.config.update("jax_compilation_cache_dir", None)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return write_text(tmp_path_factory.mktemp("text") / "lines.txt", lines=1000)
+
+
+def run_of(text, steps, **changes):
+    plain = dataclasses.replace(MODEL, dropout=0.0)
+    defaults = {"model": plain, "checkpoint": Checkpoints(every=4), "eval": Evaluation(every=4, max_batches=2)}
+    return tiny_run(text, steps, **{**defaults, **changes})
+
+
+def train(run, directory):
+    stream = io.StringIO()
+    finished = loop.train(run, directory, display=PlainDisplay(stream))
+    return finished, stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def trained(text, tmp_path_factory):
+    """A run of ten steps: its directory and what the user saw."""
+    directory = tmp_path_factory.mktemp("trained")
+    finished, output = train(run_of(text, 10), directory)
+    assert finished
+    return directory, output
+
+
+def test_the_user_sees_what_matters(trained):
+    directory, output = trained
+    for words in [
+        "data: train part of lines: 950 documents",
+        "data: held-out part of lines: 50 documents",
+        "10 steps of 4 are",
+        "model: custom, 24.9 k parameters; 2 + 2 layers, d_model 16",
+        "ln V = 5.951 for V = 384; expected 5.70 to 7.20",
+        "step 10/10  loss ",
+        "tokens/s  MFU ",
+        "ETA 0 s",
+        "step 8  held-out loss ",
+        f"step 8  checkpoint {directory / 'checkpoints' / '8'}",
+    ]:
+        assert words in output
+    assert "warning" not in output
+
+
+def test_metrics_have_what_checks_rely_on(trained):
+    directory, _ = trained
+    lines = events(directory)
+    assert [(e["kind"], e["step"]) for e in lines if e["kind"] != "train"] == [
+        ("start", 0),
+        ("eval", 4),
+        ("eval", 8),
+        ("eval", 10),
+    ]
+    training = [e for e in lines if e["kind"] == "train"]
+    assert [e["step"] for e in training] == list(range(1, 11))
+    needed = {"loss", "learning_rate", "tokens_per_second", "mfu", "grad_norm", "z_loss", "accuracy", "cross_entropy"}
+    assert all(needed <= e.keys() for e in training)
+    assert all(e["mfu"] > 0 and e["tokens_per_second"] > 0 for e in training)
+    assert all(e["task"] == "lines" and e["heldout_loss"] > 0 for e in lines if e["kind"] == "eval")
+    assert training[0]["loss"] == float(jnp.float32(training[0]["loss"]))  # exactly a float32
+
+
+def test_the_directory_has_all_that_is_needed(trained, text):
+    directory, _ = trained
+    run = from_json(json.loads((directory / "run.json").read_text()))
+    assert run == run_of(text, 10).resolve() == read_facts(latest(directory)).run
+    assert steps_in(directory / "checkpoints") == [4, 8, 10]
+    facts = read_facts(directory / "checkpoints" / "8")
+    evaluations = losses(directory)
+    assert facts.heldout_loss == evaluations["eval", 8]
+    assert facts.loss == evaluations["train", 8]
+    assert facts.position == {"examples": 32}
+    assert int(open_checkpoint(directory, "best").name) == min((4, 8, 10), key=lambda s: evaluations["eval", s])
+    assert list((directory / "tensorboard").glob("events.out.tfevents.*"))
+
+
+def test_the_same_run_gives_the_same_losses(trained, text, tmp_path):
+    train(run_of(text, 10), tmp_path)
+    assert losses(tmp_path) == losses(trained[0])
+    assert same_arrays(restore(latest(tmp_path)).params, restore(latest(trained[0])).params)
+
+
+def test_a_finished_run_has_nothing_to_do_and_goes_on_when_steps_are_raised(text, tmp_path):
+    train(run_of(text, 6), tmp_path)
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    finished, output = train(run_of(text, 6), tmp_path)
+    assert finished
+    assert "all 6 steps are done; to train on, raise --steps" in output
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+    _, output = train(run_of(text, 8), tmp_path)
+    assert "resuming after step 6, 24 examples read" in output
+    assert [s for kind, s in losses(tmp_path) if kind == "train"] == list(range(1, 9))
+
+
+def test_what_differs_on_resume_is_said(text, tmp_path, monkeypatch):
+    train(run_of(text, 2), tmp_path)
+    here = loop.describe_machine()
+    monkeypatch.setattr(loop, "describe_machine", lambda: {**here, "cpu_count": 99})
+    _, output = train(run_of(text, 4, optimizer=AdamW(learning_rate=2e-2)), tmp_path)
+    assert "changed since that checkpoint: optimizer.learning_rate: 0.01 -> 0.02" in output
+    assert "losses may differ in the last bits" in output
+    assert f"cpu_count: {here['cpu_count']} in the checkpoint, 99 here" in output
+
+
+def test_a_changed_batch_size_goes_on_where_the_data_stood(text, tmp_path):
+    train(run_of(text, 2), tmp_path)
+    train(run_of(text, 4, batch_size=2), tmp_path)
+    assert read_facts(latest(tmp_path)).position == {"examples": 2 * 4 + 2 * 2}
+
+
+def test_nothing_compiles_after_the_first_step(text, tmp_path, monkeypatch):
+    compiled, at_step = [], {}
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, seconds, **more: compiled.append(name) if name.endswith("backend_compile_duration") else None
+    )
+    original = loop.Recorder.add
+
+    def add(self, step, tokens, metrics):
+        original(self, step, tokens, metrics)
+        at_step[step] = len(compiled)
+
+    monkeypatch.setattr(loop.Recorder, "add", add)
+    run = run_of(text, 12, eval=Evaluation(every=3, max_batches=2), checkpoint=Checkpoints(every=3))
+    train(run, tmp_path)
+    assert at_step[4] > 0
+    # Steps 1 to 3 may bring the first evaluation and the first save; afterwards nothing is new.
+    assert at_step[1] == at_step[3]
+    assert at_step[4] == at_step[12]
+
+
+def test_not_a_number_stops_with_advice_and_is_not_saved(text, tmp_path):
+    run = run_of(
+        text, 50, optimizer=AdamW(learning_rate=1e38, global_norm_clip=None), schedule=Constant(warmup_steps=0)
+    )
+    with pytest.raises(DivergedError) as error:
+        train(dataclasses.replace(run, checkpoint=Checkpoints(every=1)), tmp_path)
+    message = str(error.value)
+    assert "training diverged at step" in message
+    assert "--optimizer.learning-rate" in message
+    assert "--optimizer.global-norm-clip 1.0" in message
+    for step in steps_in(tmp_path / "checkpoints"):
+        assert all_finite(restore(tmp_path / "checkpoints" / str(step)).params)
+    for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def test_a_checkpoint_to_start_from(trained, text, tmp_path):
+    directory, _ = trained
+    finished, output = train(run_of(text, 2, start=str(directory)), tmp_path)
+    assert finished
+    assert f"start: weights of {directory / 'checkpoints' / '10'} (step 10), optimizer fresh" in output
+    assert "expected at most" in output
+    first = next(e for e in events(tmp_path) if e["kind"] == "train")
+    assert first["step"] == 1
+    assert first["cross_entropy"] < losses(directory)["train", 1] - 0.3
+    assert read_facts(latest(tmp_path)).started_from == str(directory)
+
+
+def test_a_first_loss_outside_the_band_warns(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "expected_initial_loss", lambda model: (8.0, 9.0))
+    _, output = train(run_of(text, 2), tmp_path)
+    assert "warning: first loss 6." in output
+    assert "leaks into the inputs" in output
+
+
+def test_a_damaged_checkpoint_is_never_passed_over(text, tmp_path):
+    train(run_of(text, 8), tmp_path)
+    path = tmp_path / "checkpoints" / "8"
+    victim = max((p for p in path.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    victim.write_bytes(victim.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match=f"{victim} has 100 bytes.*step 4, is whole") as error:
+        train(run_of(text, 8), tmp_path)
+    assert f"mv {path} {path}.damaged" in str(error.value)
+    path.rename(f"{path}.damaged")
+    before = losses(tmp_path)
+    _, output = train(run_of(text, 8), tmp_path)
+    assert "resuming after step 4" in output
+    assert losses(tmp_path) == before
+
+
+def test_two_at_once_are_refused(text, tmp_path):
+    with directory_lock(tmp_path), pytest.raises(DirectoryInUseError):
+        train(run_of(text, 2), tmp_path)
+
+
+def test_without_a_held_out_part(text, tmp_path):
+    task = run_of(text, 2).task
+    task = dataclasses.replace(task, source=dataclasses.replace(task.source, heldout_share=0.0))
+    finished, output = train(run_of(text, 5, task=task, log=Logging(every=2, tensorboard=False)), tmp_path)
+    assert finished
+    assert "none held out" in output
+    assert list(losses(tmp_path)) == [("train", s) for s in (1, 2, 4, 5)]
+    assert not (tmp_path / "tensorboard").exists()
+
+
+def test_the_loop_reads_from_top_to_bottom():
+    source = inspect.getsource(loop)
+    assert len(source.splitlines()) <= 250
+    assert source.count("# ----") >= 6
