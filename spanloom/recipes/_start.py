@@ -28,7 +28,8 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
         return settings.model, settings.vocabulary
     if not path.exists():
         raise SettingsError(
-            f"--start {start}: no such directory; name a run, one of its checkpoints/STEP or a Hugging Face folder"
+            f"--start {start}: no such directory; name a run, one of its checkpoints/STEP or a Hugging Face folder "
+            "(a run that has begun goes on without its start: spanloom train DIR)"
         )
     try:
         open_checkpoint(path)

@@ -2,14 +2,18 @@
 
     spanloom pretrain --text 'corpus/*.jsonl.gz' --field text --model byt5_small --out runs/a
     spanloom pretrain --text 'corpus/*.txt' --vocabulary my.model --model t5_1_1_base --out runs/b
+    spanloom pretrain --text 'more/*.txt' --start runs/a --out runs/c
 
 T5's settings: Adafactor at 1 / sqrt(max(step, 10,000)), 15 % of the tokens masked, in spans of 3 (SentencePiece) or 20
 (bytes) tokens on average. Cost and loss depend on model and text.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from spanloom.model.sizes import named
+from spanloom.recipes._start import model_and_vocabulary
+from spanloom.settings.model import Model
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import Errors, SpanCorruption, Task, TextFiles
@@ -26,7 +30,8 @@ def recipe(
     encoding: str = "utf-8",
     errors: Errors = "strict",
     vocabulary: str | None = None,
-    model: str = "byt5_small",
+    model: str | None = None,
+    start: str | None = None,
     inputs_length: int | None = None,
     noise_density: float = 0.15,
     mean_span_length: float | None = None,
@@ -42,14 +47,14 @@ def recipe(
       format: Format of the files; auto goes by the name.
       encoding: Text encoding of the files.
       errors: What to do with bad input: stop, replace bytes, or skip and count.
-      vocabulary: `bytes`, or a SentencePiece model file; unset: bytes for byt5 models, needed for others.
-      model: A published size, such as byt5_small, t5_1_1_base or mt5_xl; its fields are under --model.
+      vocabulary: `bytes`, or a SentencePiece model file; unset: that of --start, or bytes for byt5 models.
+      model: A published size, such as byt5_small, t5_1_1_base or mt5_xl; unset: that of --start, or byt5_small.
+      start: Checkpoint, run directory or Hugging Face folder to start from; unset: random weights.
       inputs_length: Encoder length in tokens; unset: 1024 for bytes, 512 for SentencePiece.
       noise_density: Share of the tokens that is masked.
       mean_span_length: Mean length of a masked span in tokens; unset: 20 for bytes, 3 for SentencePiece.
     """
-    size = named(model)
-    words = vocabulary_of(vocabulary, size.name)
+    size, words = _model_and_vocabulary(model, vocabulary, start)
     is_bytes = isinstance(words, Bytes)
     return Run(
         name="pretrain",
@@ -73,7 +78,18 @@ def recipe(
             ),
         ),
         model=size,
+        start=start,
     )
+
+
+def _model_and_vocabulary(model: str | None, vocabulary: str | None, start: str | None) -> tuple[Model, Vocabulary]:
+    """What is named, else what the start checkpoint has, else ByT5 small and the vocabulary of the model's family."""
+    if start is None:
+        size = named(model or "byt5_small")
+        return size, vocabulary_of(vocabulary, size.name)
+    size, words = model_and_vocabulary(start)
+    size = replace(size, dropout=0.0) if model is None else named(model)
+    return size, words if vocabulary is None else vocabulary_of(vocabulary, size.name)
 
 
 def vocabulary_of(vocabulary: str | None, model: str) -> Vocabulary:

@@ -1,7 +1,11 @@
+import json
+from dataclasses import replace
+
 import pytest
 
 from spanloom.recipes.pretrain import recipe
-from spanloom.settings.serialize import SettingsError
+from spanloom.recipes.quickstart import recipe as quickstart
+from spanloom.settings.serialize import SettingsError, to_json
 from spanloom.settings.task import TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 
@@ -45,6 +49,24 @@ def test_everything_is_handed_on():
     assert run.task.source == TextFiles(("a", "b"), ("c",), 0.2, "{x}", "document", "txt", "latin-1", "skip")
     objective = run.task.objective
     assert (objective.inputs_length, objective.noise_density, objective.mean_span_length) == (77, 0.3, 4.0)
+
+
+def test_a_start_gives_model_and_vocabulary_unless_they_are_named(tmp_path):
+    start = quickstart()
+    start = replace(
+        start,
+        model=replace(start.model, dropout=0.1),
+        task=replace(start.task, vocabulary=Bytes("google")),
+    )
+    place = tmp_path / "checkpoints" / "5"
+    place.mkdir(parents=True)
+    (place / "checkpoint.json").write_text(json.dumps({"run": to_json(start.resolve())}))
+    run = recipe(text=("a",), start=str(tmp_path))
+    assert run.start == str(tmp_path)
+    assert (run.model, run.task.vocabulary) == (replace(start.model, dropout=0.0), Bytes("google"))
+    assert run.task.objective.inputs_length == 1024
+    named = recipe(text=("a",), start=str(tmp_path), model="byt5_small", vocabulary="bytes")
+    assert (named.model.name, named.task.vocabulary) == ("byt5_small", Bytes())
 
 
 def test_unknown_model():
