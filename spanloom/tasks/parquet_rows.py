@@ -38,10 +38,9 @@ def parquet_rows(path: str, wanted: Sequence[str], part: Part, intake: Intake) -
     except BadInputError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:  # a damaged schema gives names that are no UTF-8
-        raise BadInputError(
-            path, f"the parquet file is damaged or cut off ({(str(error) or type(error).__name__).splitlines()[0]})", "Get the file again",
-            reason="damaged parquet file",
-        ) from error  # fmt: skip
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        what = f"the parquet file is damaged or cut off ({why})"
+        raise BadInputError(path, what, "Get the file again", reason="damaged parquet file") from error
 
 
 def _columns(path: str, schema: pa.Schema, wanted: Sequence[str]) -> list[str]:
