@@ -145,8 +145,8 @@ def _linear_decay(step: jax.Array, settings: Factors, base: float) -> jax.Array:
 
 
 def _cosine_decay(step: jax.Array, settings: Factors, base: float) -> jax.Array:
-    """Half a cosine a cycle; the phase is exact in integers, where float32 would blur it late in a long run."""
-    phase = _float(jnp.maximum(0, step - settings.warmup_steps) % settings.steps_per_cycle) / settings.steps_per_cycle
+    """Half a cosine a cycle. The phase loses digits in float32 late in a run of many cycles, as T5X's does."""
+    phase = _float(jnp.maximum(0, step - settings.warmup_steps)) / settings.steps_per_cycle % 1
     return (1 + jnp.cos(pi * phase)) / 2
 
 

@@ -317,14 +317,13 @@ def test_equals_a_float64_reference(shapes, factored, clip):
     optimizer = adafactor(replace(o, global_norm_clip=clip), lambda t: 0.1, specs)
     state, update = optimizer.init(params), jax.jit(optimizer.update)
     for t in range(5):
-        updates, state = update({n: jnp.asarray(g[t]) for n, g in gradients.items()}, state, params)
+        grads = {n: g[t] for n, g in gradients.items()}
+        updates, state = update(grads, state, params)
         params = optax.apply_updates(params, updates)
-        if clip:
-            norm = np.sqrt(sum(np.sum(np.square(g[t], dtype=np.float64)) for g in gradients.values()))
-            for g in gradients.values():
-                g[t] *= min(1.0, clip / norm)
+        norm = np.sqrt(sum(np.sum(np.square(g, dtype=np.float64)) for g in grads.values()))
+        scale = min(1.0, clip / norm) if clip else 1.0
         for n in shapes:
-            expected[n] = reference_step(o, t, 0.1, expected[n], np.float64(gradients[n][t]), slots[n])
+            expected[n] = reference_step(o, t, 0.1, expected[n], np.float64(grads[n]) * scale, slots[n])
             np.testing.assert_allclose(params[n], expected[n], rtol=2e-5, atol=1e-6)
 
 

@@ -143,5 +143,5 @@ def test_steps_may_be_plain_or_traced_scalars_or_arrays():
         steps = np.array([0, 7, 49])
         whole = rate(steps)
         assert whole.shape == (3,) and whole.dtype == jnp.float32
-        np.testing.assert_allclose(whole, [float(rate(int(s))) for s in steps], rtol=1e-6)
-        np.testing.assert_allclose(whole, [float(jax.jit(rate)(s)) for s in steps], rtol=1e-6)
+        np.testing.assert_allclose(whole, [float(rate(int(s))) for s in steps], rtol=1e-5)
+        np.testing.assert_allclose(whole, [float(jax.jit(rate)(s)) for s in steps], rtol=1e-5)
