@@ -95,6 +95,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
             return True
 
         # ---- Compile the step ----------------------------------------------------------------------------------------
+        display.say("compiling the training step")
         # One program for one shape of batch: another shape would be an error here, never a silent second compilation.
         example = data.train.batch(position, run.batch_size)
         rate = learning_rate(run.optimizer, run.schedule)

@@ -142,7 +142,7 @@ class TerminalDisplay:
 
     def begin(self, done: int, total: int) -> None:
         """Show the bar."""
-        self._task = self._progress.add_task("", total=total, completed=done, pace="compiling")
+        self._task = self._progress.add_task("", total=total, completed=done, pace="")
         self._progress.start()
 
     def advance(self, pace: Pace, log_line: bool) -> None:

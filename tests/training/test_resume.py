@@ -64,10 +64,14 @@ def test_killed_after_step_37_the_rest_is_the_same_to_the_last_bit(tmp_path, tex
 
 
 def test_killed_inside_a_build_and_inside_a_save(tmp_path, text, straight, cache):
-    for moment in (building(tmp_path), saving(tmp_path)):
+    for moment, number in [
+        (building(tmp_path), signal.SIGKILL),
+        (building(tmp_path), signal.SIGTERM),
+        (saving(tmp_path), signal.SIGKILL),
+    ]:
         process = spawn(text, tmp_path, STEPS, cache)
         assert wait_until(process, moment)
-        kill(process)
+        assert kill(process, number) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
     finish(spawn(text, tmp_path, STEPS, cache), tmp_path)
     assert_same_run(tmp_path, straight)
 
