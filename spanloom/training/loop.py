@@ -90,7 +90,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
         state = jax.device_put(state, device)
         metrics_file = MetricsFile(directory / METRICS_FILE, first_step)
         stack.callback(metrics_file.close)
-        if first_step >= run.steps and metrics_file.has("eval", run.task.name, first_step):
+        if first_step >= run.steps and (not data.heldout or metrics_file.has("eval", run.task.name, first_step)):
             display.say(f"all {run.steps:,} steps are done; to train on, raise --steps")
             return True
 
@@ -184,6 +184,6 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
             if stopping:
                 break
 
-        return step >= run.steps
+        return step >= run.steps and not stop.requested
     display.say("stopped before the first step; the same command begins again where this one was")
     return False

@@ -64,16 +64,20 @@ def test_killed_after_step_37_the_rest_is_the_same_to_the_last_bit(tmp_path, tex
 
 
 def test_killed_inside_a_build_and_inside_a_save(tmp_path, text, straight, cache):
-    for moment, number in [
-        (building(tmp_path), signal.SIGKILL),
-        (building(tmp_path), signal.SIGTERM),
-        (saving(tmp_path), signal.SIGKILL),
-    ]:
+    for moment in (building(tmp_path), saving(tmp_path)):
         process = spawn(text, tmp_path, STEPS, cache)
         assert wait_until(process, moment)
-        assert kill(process, number) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+        kill(process)
     finish(spawn(text, tmp_path, STEPS, cache), tmp_path)
     assert_same_run(tmp_path, straight)
+
+
+def test_a_polite_stop_while_the_store_is_built(tmp_path, text, cache):
+    process = spawn(text, tmp_path, STEPS, cache)
+    assert wait_until(process, building(tmp_path))
+    assert kill(process, signal.SIGTERM) == 0
+    assert "stopped before the first step" in (tmp_path / "process.log").read_text()
+    assert latest(tmp_path) is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
