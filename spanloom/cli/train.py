@@ -65,11 +65,12 @@ def start_run(command: Command, words: Sequence[str]) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's banners are not news to a user
     from spanloom.training.loop import train as train_loop
 
-    finished = train_loop(start.run, start.directory)
-    if finished is not False:
-        from spanloom.cli.closing import close_run
+    if not train_loop(start.run, start.directory):
+        print("stopped; what was done is saved, and the same command goes on from there", flush=True)
+        return
+    from spanloom.cli.closing import close_run
 
-        close_run(start.run, start.directory)
+    close_run(start.run, start.directory)
     sys.stdout.flush()
 
 
