@@ -54,7 +54,8 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
         stop = stack.enter_context(stop_signals())
         cache = enable_compile_cache()
         machine, device = describe_machine(), jax.devices()[0]
-        write_file(directory / "run.json", lambda file: file.write(json.dumps(to_json(run), indent=1).encode()))
+        settings = json.dumps(to_json(run), indent=1) + "\n"
+        write_file(directory / "run.json", lambda file: file.write(settings.encode()))
 
         # ---- Read the data -------------------------------------------------------------------------------------------
         data = open_data(run, directory, progress=display.building)
@@ -149,6 +150,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
             run.steps,
         )
         stack.enter_context(contextlib.closing(batches))
+        stack.enter_context(jax.transfer_guard_host_to_device("disallow"))  # a copy that nobody asked for is an error
         step = first_step
         for batch in batches:
             step += 1
