@@ -32,9 +32,12 @@ def spanloom(*argv, cwd):
     return done.returncode, done.stdout, done.stderr
 
 
+def lines_of(directory):
+    return [json.loads(line) for line in (Path(directory) / "metrics.jsonl").read_text().splitlines()]
+
+
 def metrics(directory, kind, field):
-    lines = [json.loads(line) for line in (Path(directory) / "metrics.jsonl").read_text().splitlines()]
-    return {line["step"]: line[field] for line in lines if line["kind"] == kind}
+    return {line["step"]: line[field] for line in lines_of(directory) if line["kind"] == kind}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +72,12 @@ def test_text_in_model_out(corpus, pretrained):
     assert list(metrics(corpus / "runs" / "a", "train", "loss")) == [1, 2, 3, 4, 5, 6]
     assert list(metrics(corpus / "runs" / "a", "eval", "heldout_loss")) == [3, 6]
     assert {"config.json", "model.safetensors"} <= {p.name for p in (corpus / "runs" / "a" / "huggingface").iterdir()}
-    assert "what to try next" in second
+    for shown in ("this model", "bigram model", "unigram model", "1. ", "[right guess]", "what to try next"):
+        assert shown in second
+    (baselines,) = [
+        line for line in lines_of(corpus / "runs" / "a") if line["kind"] == "baselines" and line["step"] == 6
+    ]
+    assert 0 < baselines["bigram_loss"] <= baselines["bigram_text_loss"]
 
 
 def test_a_run_in_two_parts_equals_one(corpus, pretrained):
@@ -96,7 +104,20 @@ def test_finetuning_from_what_came_out(corpus, start, tmp_path):
     code, out, err = spanloom(*argv, "--out", str(tmp_path), "--steps", "2", "--batch-size", "4", cwd=corpus)
     assert code == 0, (out, err)
     assert len(metrics(tmp_path, "eval", "heldout_loss")) == 1
-    assert "exact match" in out
+    assert "exact match on" in out
+    assert list(metrics(tmp_path, "exact_match", "exact_match")) == [2]
+
+
+@pytest.mark.usefixtures("pretrained")
+def test_a_finished_run_shows_its_results_again_and_keeps_an_edited_export(corpus):
+    card = corpus / "runs" / "a" / "huggingface" / "README.md"
+    card.write_text("mine")
+    code, out, err = spanloom("train", "runs/a", cwd=corpus)
+    assert code == 0, (out, err)
+    assert "bigram model" in out
+    assert card.read_text() == "mine"
+    keys = [(line["kind"], line.get("task"), line["step"]) for line in lines_of(corpus / "runs" / "a")]
+    assert len(keys) == len(set(keys))
 
 
 @pytest.mark.usefixtures("pretrained")
