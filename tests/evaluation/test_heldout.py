@@ -1,57 +1,57 @@
-import dataclasses
-
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny_training import MODEL
 
 from spanloom.evaluation.heldout import heldout_metrics, make_heldout_step
 from spanloom.model.params import declare, initialize
 from spanloom.model.t5 import forward
+from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
 
-
-def make_batch(seed, rows, real_rows):
-    draw = np.random.default_rng(seed)
-    targets = draw.integers(3, 259, (rows, 6), dtype=np.int32)
-    targets[:, 0], targets[:, 5] = 259, 1
-    batch = {
-        "encoder_input_tokens": draw.integers(3, 259, (rows, 9), dtype=np.int32),
-        "decoder_target_tokens": targets,
-        "decoder_input_tokens": np.pad(targets, ((0, 0), (1, 0)))[:, :-1],
-        "decoder_loss_weights": np.ones_like(targets),
-    }
-    return {name: array * (np.arange(rows) < real_rows)[:, None].astype(np.int32) for name, array in batch.items()}
+VOCABULARY = build(Bytes())
+TINY = Model(vocab_size=384, d_model=16, d_ff=32, num_heads=2, d_kv=8, num_encoder_layers=1, num_decoder_layers=1)
+pytestmark = pytest.mark.short
 
 
-@pytest.fixture(scope="module")
-def subject():
-    model = dataclasses.replace(MODEL, dropout=0.1)  # evaluation has none all the same
-    return model, initialize(declare(model), jax.random.key(0)), make_heldout_step(model, build(Bytes()))
+def make_batches(count: int) -> list[dict[str, np.ndarray]]:
+    rng, batches = np.random.default_rng(0), []
+    for _ in range(count):
+        targets = rng.integers(3, 259, (3, 7)).astype(np.int32)
+        targets[:, 0], targets[:, 4], targets[:, 6] = VOCABULARY.sentinels[0], VOCABULARY.sentinels[1], 1
+        targets[2, 5:] = [1, 0]
+        batches.append(
+            {
+                "encoder_input_tokens": rng.integers(3, 259, (3, 9)).astype(np.int32),
+                "decoder_target_tokens": targets,
+                "decoder_input_tokens": np.pad(targets, ((0, 0), (1, 0)))[:, :-1],
+                "decoder_loss_weights": (targets != 0).astype(np.int32),
+            }
+        )
+    batches[-1]["decoder_loss_weights"][1:] = 0
+    return batches
 
 
-def test_the_sums_are_those_of_the_logits(subject):
-    model, params, step = subject
-    batches = [make_batch(0, 4, 4), make_batch(1, 4, 2)]
-    found = heldout_metrics(step, params, batches)
-    losses, hits = [], []
-    for batch, rows in zip(batches, (4, 2), strict=True):
-        logits = np.asarray(forward(params, model, batch), np.float64)[:rows]
-        targets = batch["decoder_target_tokens"][:rows]
-        log_z = np.log(np.exp(logits).sum(-1))
-        losses.append(log_z - np.take_along_axis(logits, targets[..., None], -1)[..., 0])
-        hits.append(logits.argmax(-1) == targets)
-    losses, hits = np.concatenate(losses), np.concatenate(hits)
-    assert found["heldout_loss"] == pytest.approx(losses.mean(), rel=1e-5)
-    assert found["heldout_text_loss"] == pytest.approx(losses[:, 1:5].mean(), rel=1e-5)
-    assert found["heldout_accuracy"] == pytest.approx(hits.mean())
-    assert (found["heldout_tokens"], found["heldout_text_tokens"]) == (36, 24)
+def test_losses_are_sums_over_all_batches():
+    params, batches = initialize(declare(TINY), jax.random.key(0)), make_batches(3)
+    costs, texts, correct = [], [], []
+    for batch in batches:
+        log_probs = jax.nn.log_softmax(forward(params, TINY, batch))
+        targets, real = batch["decoder_target_tokens"], batch["decoder_loss_weights"] > 0
+        cost = -np.asarray(jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0])
+        text = real & ~np.isin(targets, [1, *VOCABULARY.sentinels])
+        costs += cost[real].tolist()
+        texts += cost[text].tolist()
+        correct += (np.asarray(log_probs.argmax(-1)) == targets)[real].tolist()
+    got = heldout_metrics(make_heldout_step(TINY, VOCABULARY), params, batches)
+    assert got["heldout_loss"] == pytest.approx(np.mean(costs), rel=1e-5)
+    assert got["heldout_text_loss"] == pytest.approx(np.mean(texts), rel=1e-5)
+    assert got["heldout_accuracy"] == pytest.approx(np.mean(correct))
+    assert (got["heldout_tokens"], got["heldout_text_tokens"]) == (len(costs), len(texts))
 
 
-def test_nothing_to_hold_out(subject):
-    _, params, step = subject
-    with pytest.raises(ValueError, match="no target tokens"):
-        heldout_metrics(step, params, [make_batch(0, 4, 0)])
-    with pytest.raises(ValueError, match="no target tokens"):
-        heldout_metrics(step, params, [])
+def test_no_targets_is_an_error():
+    step = make_heldout_step(TINY, VOCABULARY)
+    with pytest.raises(ValueError, match="no target"):
+        heldout_metrics(step, initialize(declare(TINY), jax.random.key(0)), [])

@@ -1,0 +1,42 @@
+import jax
+import numpy as np
+import pytest
+
+from spanloom.evaluation.exact_match import exact_match
+from spanloom.model.decoding import greedy
+from spanloom.model.params import declare, initialize
+from spanloom.settings.model import Model
+from spanloom.settings.vocabulary import Bytes
+from spanloom.vocabularies.build import build
+
+VOCABULARY = build(Bytes())
+TINY = Model(vocab_size=384, d_model=16, d_ff=32, num_heads=2, d_kv=8, num_encoder_layers=1, num_decoder_layers=1)
+pytestmark = pytest.mark.short
+
+
+def batch(inputs: list[str], width: int = 8) -> dict[str, np.ndarray]:
+    rows = np.zeros((len(inputs), width), np.int32)
+    for row, text in zip(rows, inputs, strict=True):
+        row[: len(text) + 1] = [*VOCABULARY.encode(text), VOCABULARY.eos_id]
+    return {"encoder_input_tokens": rows}
+
+
+def test_counts_examples_whose_text_is_equal():
+    """The model's own words are the right answers of the first batch, but for one; filled-in rows do not count."""
+    params = initialize(declare(TINY), jax.random.key(0))
+    first, second = batch(["abc", "de"]), batch(["xyz", ""])
+    for made in (first, second):
+        made["decoder_target_tokens"] = np.array(greedy(params, TINY, made["encoder_input_tokens"], 6))
+        made["decoder_loss_weights"] = np.ones((2, 6), np.int32)
+    first["decoder_target_tokens"][1] = [*VOCABULARY.encode("no"), 1, 0, 0, 0]
+    second["decoder_loss_weights"][1] = 0
+    share, made = exact_match(params, TINY, VOCABULARY, [first, second])
+    assert share == pytest.approx(2 / 3)
+    assert [prediction.correct for prediction in made] == [True, False, True]
+    assert [prediction.inputs for prediction in made] == ["abc", "de", "xyz"]
+    assert made[1].target == "no"
+
+
+def test_no_examples_is_an_error():
+    with pytest.raises(ValueError, match="no held-out examples"):
+        exact_match({}, TINY, VOCABULARY, [])
