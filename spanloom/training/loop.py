@@ -157,7 +157,6 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
             recorder.before_step()
             state, metrics = train_step(state, jax.device_put(batch, device))
             recorder.add(step, count_tokens(batch), metrics)
-            stopping = stop.requested or step == run.steps
 
             if step == 1:
                 recorder.flush()
@@ -168,6 +167,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
                 recorder.flush()
                 heldout_loss = evaluate(step)
 
+            stopping = stop.requested or step == run.steps
             if step % run.checkpoint.every == 0 or stopping:
                 recorder.flush()
                 if not all_finite(state.params):

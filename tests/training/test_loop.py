@@ -2,6 +2,8 @@ import dataclasses
 import inspect
 import io
 import json
+import os
+import signal
 
 import jax
 import jax.numpy as jnp
@@ -206,6 +208,26 @@ def test_a_damaged_checkpoint_is_never_passed_over(text, tmp_path):
     _, output = train(run_of(text, 8), tmp_path)
     assert "resuming after step 4" in output
     assert losses(tmp_path) == before
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_path, monkeypatch, at):
+    """Steps 4, 8 and 10 are evaluated: the first, or the last of all, is interrupted."""
+    original, calls = loop.heldout_metrics, []
+
+    def interrupted(step, params, batches):
+        calls.append(step)
+        if len(calls) == at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(step, params, batches)
+
+    monkeypatch.setattr(loop, "heldout_metrics", interrupted)
+    finished, _ = train(run_of(text, 10), tmp_path)
+    assert not finished
+    assert latest(tmp_path).name == {1: "4", 3: "10"}[at]
+    finished, _ = train(run_of(text, 10), tmp_path)
+    assert finished
+    assert losses(tmp_path) == losses(trained[0])
 
 
 def test_two_at_once_are_refused(text, tmp_path):
