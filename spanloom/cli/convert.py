@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from spanloom.cli.errors import CommandError
 from spanloom.cli.parsing import options
 
 if TYPE_CHECKING:
@@ -40,15 +41,19 @@ def main(argv: Sequence[str]) -> int:
 def read_source(path: Path, which: str = "last") -> "Source":
     """The weights at a path with all that belongs to them.
 
-    Raises CheckpointError where `path` is nothing that can be read, or has no such checkpoint.
+    Raises CheckpointError where `path` is nothing that can be read, or has no such checkpoint; CommandError where
+    `which` is to choose, but there is nothing to choose from.
     """
     from spanloom.conversion.convert import source_from_hf
-    from spanloom.conversion.detect import detect
+    from spanloom.conversion.detect import KINDS, detect
     from spanloom.conversion.source import Lineage, Source
     from spanloom.training.checkpoint_paths import open_checkpoint
     from spanloom.training.checkpoints import restore, vocabulary_inside
 
-    if detect(path) == "huggingface":
+    kind = detect(path)
+    if kind != "run" and which != "last":
+        raise CommandError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
+    if kind == "huggingface":
         return source_from_hf(path)
     restored = restore(open_checkpoint(path, which))
     facts = restored.facts
