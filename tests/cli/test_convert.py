@@ -8,12 +8,12 @@ from spanloom.conversion.errors import CheckpointError
 def test_there_must_be_something_to_choose_from(tmp_path):
     (tmp_path / "hf").mkdir()
     (tmp_path / "hf" / "config.json").write_text("{}")
-    with pytest.raises(CommandError, match="--which best: .* is a Hugging Face folder"):
+    with pytest.raises(CommandError, match=r"--which best: .* is a Hugging Face folder"):
         read_source(tmp_path / "hf", "best")
     place = tmp_path / "run" / "checkpoints" / "3"
     place.mkdir(parents=True)
     (place / "checkpoint.json").write_text("{}")
-    with pytest.raises(CommandError, match="--which 3: .* is a Spanloom checkpoint"):
+    with pytest.raises(CommandError, match=r"--which 3: .* is a Spanloom checkpoint"):
         read_source(place, "3")
 
 
