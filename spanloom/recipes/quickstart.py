@@ -33,9 +33,9 @@ def recipe() -> Run:
         optimizer=AdamWRMS(learning_rate=2e-2),
         # The end is a number of its own, not "the run's steps", so that a longer run goes on as a shorter one began.
         schedule=Cosine(warmup_steps=50, decay_steps=steps, end_factor=0.05),
-        batch_size=16,
+        batch_size=8,
         steps=steps,
         checkpoint=Checkpoints(every=200),
-        eval=Evaluation(every=200, max_batches=20),
+        eval=Evaluation(every=200, max_batches=40),
         log=Logging(every=10),
     )
