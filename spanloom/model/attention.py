@@ -1,6 +1,7 @@
 """Attention: one function, masks as additive biases, and T5's relative-position bias."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,21 +16,81 @@ def attention(
     value_BxSxHxD: jax.Array,
     bias_1xHxTxS: jax.Array | None,
     mask_Bx1xTxS: jax.Array,
-    keep_BxHx1xS: jax.Array | None = None,
+    keep_BxSxHx1: jax.Array | None = None,
 ) -> jax.Array:
     """Softmax attention without scaling of the logits (T5 has folded it into the query's weights).
 
-    `bias` (float32, broadcast over the batch) and `mask` (float32, 0 or MASKED, any axis may be 1) are added to the logits.
-    `keep` multiplies the weights: dropout, already divided by the share kept. Logits and softmax are float32,
-    products are in the type of the inputs. Returns (B, T, H, D) in the type of `value`.
+    `bias` (float32, broadcast over the batch) and `mask` (float32, 0 or MASKED, any axis may be 1, constant) are added
+    to the logits. `keep` is dropout of the weights, already divided by the share kept: the same for every query, as T5
+    has it, so it multiplies the values. Logits and softmax are float32, products are in the type of the inputs.
+    Returns (B, T, H, D) in the type of `value`.
     """
-    logits_BxHxTxS = jnp.einsum("bthd,bshd->bhts", query_BxTxHxD, key_BxSxHxD, preferred_element_type=jnp.float32)
-    if bias_1xHxTxS is not None:
-        logits_BxHxTxS = logits_BxHxTxS + bias_1xHxTxS
-    weights_BxHxTxS = jax.nn.softmax(logits_BxHxTxS + mask_Bx1xTxS, axis=-1).astype(value_BxSxHxD.dtype)
-    if keep_BxHx1xS is not None:
-        weights_BxHxTxS = weights_BxHxTxS * keep_BxHx1xS
-    return jnp.einsum("bhts,bshd->bthd", weights_BxHxTxS, value_BxSxHxD)
+    if keep_BxSxHx1 is not None:
+        value_BxSxHxD = value_BxSxHxD * keep_BxSxHx1
+    if bias_1xHxTxS is None:
+        bias_1xHxTxS = jnp.zeros((1, 1, 1, 1), jnp.float32)
+    return _attention(query_BxTxHxD, key_BxSxHxD, value_BxSxHxD, bias_1xHxTxS, mask_Bx1xTxS)
+
+
+@jax.custom_vjp
+def _attention(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array, mask: jax.Array) -> jax.Array:
+    return _attention_forward(query, key, value, bias, mask)[0]
+
+
+def _attention_forward(
+    query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array, mask: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    """The sum of values is divided by the sum of exponentials, not each weight: (T, D) quotients instead of (T, S).
+
+    Of the (B, H, T, S) arrays, one is kept for the gradient: the exponentials.
+    """
+    logits_BxHxTxS = jnp.einsum("bthd,bshd->bhts", query, key, preferred_element_type=jnp.float32) + bias + mask
+    largest = jax.lax.stop_gradient(jnp.max(logits_BxHxTxS, axis=-1, keepdims=True))
+    powers32 = jnp.exp(logits_BxHxTxS - largest)
+    total_BxTxHx1 = jnp.moveaxis(jnp.sum(powers32, axis=-1), 1, 2)[..., None]
+    powers = powers32.astype(value.dtype)
+    mixed = jnp.einsum("bhts,bshd->bthd", powers, value, preferred_element_type=jnp.float32) / total_BxTxHx1
+    mixed = mixed.astype(value.dtype)
+    return mixed, (query, key, value, bias, powers, total_BxTxHx1, mixed)
+
+
+def _attention_backward(saved: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[Any, ...]:
+    """With weights w = powers / total: d logits = w * (d w - sum over keys of w * d w).
+
+    That sum is the product of the output with its gradient (Dao et al. 2022, FlashAttention), and the division by
+    `total` is done to the gradient, so that the (T, S) arrays are read once.
+    """
+    query, key, value, bias, powers, total, mixed = saved
+    inner_BxTxHx1 = jnp.sum((gradient * mixed).astype(jnp.float32), axis=-1, keepdims=True) / total
+    scaled_BxTxHxD = (gradient / total).astype(value.dtype)
+    value_gradient = jnp.einsum("bhts,bthd->bshd", powers, scaled_BxTxHxD)
+    power_gradient = jnp.einsum("bthd,bshd->bhts", scaled_BxTxHxD, value, preferred_element_type=jnp.float32)
+    logits_gradient = powers * (power_gradient - jnp.moveaxis(inner_BxTxHx1, 1, 2))
+    bias_gradient = _sum_to(logits_gradient, bias.shape)
+    logits_gradient = logits_gradient.astype(query.dtype)
+    query_gradient = jnp.einsum("bhts,bshd->bthd", logits_gradient, key)
+    key_gradient = jnp.einsum("bhts,bthd->bshd", logits_gradient, query)
+    return query_gradient, key_gradient, value_gradient, bias_gradient, None
+
+
+_attention.defvjp(_attention_forward, _attention_backward)
+
+
+def _sum_to(x_BxHxTxS: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """The gradient of broadcasting `shape` to the shape of `x`: for a bias, the sum over the batch."""
+    if shape == (1, *x_BxHxTxS.shape[1:]):
+        return sum_first_axis(x_BxHxTxS)[None]
+    axes = tuple(axis for axis, size in enumerate(shape) if size == 1)
+    return jnp.sum(x_BxHxTxS, axis=axes, keepdims=True)
+
+
+def sum_first_axis(x: jax.Array) -> jax.Array:
+    """Sum over axis 0, float32. XLA's CPU compiler sums rows ten times more slowly than it multiplies by ones."""
+    return jax.lax.platform_dependent(
+        x,
+        cpu=lambda x: jnp.einsum("b,b...->...", jnp.ones(x.shape[0], x.dtype), x),
+        default=lambda x: jnp.sum(x, axis=0),
+    )
 
 
 def padding_mask(
@@ -87,8 +148,9 @@ def position_bias(
     distance = np.arange(width)
     distance = np.where(distance < key_length, distance, distance - width)
     bucket = position_bucket(distance, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
-    one_hot_NxW = np.eye(buckets, dtype=np.float32)[:, bucket]
-    line_HxW = jnp.matmul(table_HxN.astype(jnp.float32), one_hot_NxW, precision=jax.lax.Precision.HIGHEST)
-    lines_HxTW = jnp.broadcast_to(line_HxW[:, None], (heads, query_length, width)).reshape(heads, -1)
+    line_HxW = table_HxN.astype(jnp.float32)[:, bucket]
+    # A product with ones instead of a broadcast, for the sake of the gradient: XLA's CPU sums of rows are very slow.
+    ones_T = jnp.ones(query_length, jnp.float32)
+    lines_HxTW = jnp.einsum("t,hw->htw", ones_T, line_HxW, precision="highest").reshape(heads, -1)
     rows = lines_HxTW[:, : query_length * (width - 1)].reshape(heads, query_length, width - 1)
     return rows[None, :, :, :key_length]

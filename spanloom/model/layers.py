@@ -1,5 +1,7 @@
 """The layers of T5: RMS norm, feed-forward, attention blocks, dropout. Activations are in the type of `x`."""
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,15 +22,63 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 def rms_norm(x_BxLxE: jax.Array, norm: P.Norm, epsilon: float) -> jax.Array:
     """Divide by the root mean square and scale; no mean, no bias (Zhang and Sennrich 2019). Computed in float32."""
-    x32 = x_BxLxE.astype(jnp.float32)
-    mean_square = jnp.mean(jnp.square(x32), axis=-1, keepdims=True)
-    normal = (x32 * jax.lax.rsqrt(mean_square + epsilon)).astype(x_BxLxE.dtype)
-    return normal * norm.scale.astype(x_BxLxE.dtype)
+    return _rms_norm(epsilon, x_BxLxE, norm.scale)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _rms_norm(epsilon: float, x: jax.Array, scale: jax.Array) -> jax.Array:
+    return _rms_norm_forward(epsilon, x, scale)[0]
+
+
+def _rms_norm_forward(epsilon: float, x: jax.Array, scale: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    x32 = x.astype(jnp.float32)
+    inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x32), axis=-1, keepdims=True) + epsilon)
+    return (x32 * inverse).astype(x.dtype) * scale.astype(x.dtype), (x, inverse, scale)
+
+
+def _rms_norm_backward(epsilon: float, saved: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[jax.Array, ...]:
+    """Keeps nothing but x and one number a row: the rest is cheaper to compute again than to keep."""
+    x, inverse, scale = saved
+    gradient32, normal = gradient.astype(jnp.float32), x.astype(jnp.float32) * inverse
+    scale_gradient = jnp.sum(gradient32 * normal, axis=tuple(range(x.ndim - 1)))
+    towards = gradient32 * scale
+    x_gradient = inverse * (towards - normal * jnp.mean(towards * normal, axis=-1, keepdims=True))
+    return x_gradient.astype(x.dtype), scale_gradient
+
+
+_rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward)
 
 
 def dense(x: jax.Array, layer: P.Dense) -> jax.Array:
     """x @ kernel, in the type of x."""
-    return x @ layer.kernel.astype(x.dtype)
+    return _matmul(x, layer.kernel)
+
+
+@jax.custom_vjp
+def _matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    return x @ kernel.astype(x.dtype)
+
+
+def _matmul_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _matmul(x, kernel), (x, kernel)
+
+
+def _matmul_backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The usual gradient, but the narrower operand of the kernel's goes left.
+
+    XLA's CPU compiler copies the left operand transposed, and computes it anew, column by column, if it is elementwise:
+    for the gradient of a wide GELU that takes longer than the product itself.
+    """
+    x, kernel = saved
+    x_gradient = jnp.einsum("...f,ef->...e", gradient, kernel.astype(x.dtype))
+    if kernel.shape[0] <= kernel.shape[1]:
+        kernel_gradient = jnp.einsum("...e,...f->ef", x, gradient, preferred_element_type=kernel.dtype)
+    else:
+        kernel_gradient = jnp.einsum("...f,...e->fe", gradient, x, preferred_element_type=kernel.dtype).T
+    return x_gradient, kernel_gradient
+
+
+_matmul.defvjp(_matmul_forward, _matmul_backward)
 
 
 def subkey(key: jax.Array | None, number: Any) -> jax.Array | None:
@@ -52,13 +102,31 @@ def dropout(x_BxLxE: jax.Array, key: jax.Array | None, rate: float, *, same_alon
 
 def mlp(x_BxLxE: jax.Array, layer: P.MLP, config: Model, key: jax.Array | None) -> jax.Array:
     """Feed-forward layer, gated if it has two activations (Shazeer 2020)."""
-    if layer.wi is not None:
-        hidden_BxLxF = ACTIVATIONS[config.activations[0]](dense(x_BxLxE, layer.wi))
-    else:
-        assert layer.wi_0 is not None and layer.wi_1 is not None
-        first, second = (ACTIVATIONS[name] for name in config.activations)
-        hidden_BxLxF = first(dense(x_BxLxE, layer.wi_0)) * second(dense(x_BxLxE, layer.wi_1))
+    branches = (layer.wi_0, layer.wi_1) if layer.wi is None else (layer.wi,)
+    hidden_BxLxF = activate(config.activations, *(dense(x_BxLxE, branch) for branch in branches if branch))
     return dense(dropout(hidden_BxLxF, key, config.dropout), layer.wo)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def activate(activations: tuple[str, ...], *branches: jax.Array) -> jax.Array:
+    """Product of the activations of the branches."""
+    return math.prod(ACTIVATIONS[name](x) for name, x in zip(activations, branches, strict=True))
+
+
+def _activate_forward(activations: tuple[str, ...], *branches: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    return activate(activations, *branches), branches
+
+
+def _activate_backward(
+    activations: tuple[str, ...], branches: tuple[jax.Array, ...], gradient: jax.Array
+) -> tuple[jax.Array, ...]:
+    """Keeps nothing but the branches; the barrier stops XLA from keeping the tanh after all."""
+    branches, gradient = jax.lax.optimization_barrier((branches, gradient))
+    pull = jax.vjp(functools.partial(activate.fun, activations), *branches)[1]
+    return pull(gradient)
+
+
+activate.defvjp(_activate_forward, _activate_backward)
 
 
 def split_heads(x_BxLxHD: jax.Array, config: Model) -> jax.Array:
@@ -79,7 +147,7 @@ def attend(
     query = split_heads(dense(x_BxTxE, layer.query), config)
     keys = split_heads(dense(context_BxSxE, layer.key), config)
     values = split_heads(dense(context_BxSxE, layer.value), config)
-    shape = (x_BxTxE.shape[0], config.num_heads, 1, context_BxSxE.shape[1])
+    shape = (*context_BxSxE.shape[:2], config.num_heads, 1)
     keep = keep_mask(key, config.dropout, shape, x_BxTxE.dtype)
     mixed_BxTxHxD = attention(query, keys, values, bias_1xHxTxS, mask_Bx1xTxS, keep)
     return dense(mixed_BxTxHxD.reshape(*x_BxTxE.shape[:2], -1), layer.out)
