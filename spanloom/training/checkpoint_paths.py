@@ -100,7 +100,7 @@ def delete(path: Path) -> None:
 
 def clean_up(directory: Path) -> None:
     """Remove what a killed save or deletion left behind. Only for the process that holds the run's lock."""
-    for path in directory.iterdir():
+    for path in directory.iterdir() if directory.is_dir() else []:
         if path.name.endswith((PARTIAL, DELETED)):
             shutil.rmtree(path)
 

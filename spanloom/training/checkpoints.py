@@ -215,7 +215,10 @@ class CheckpointWriter:
         vocabulary_files: Mapping[str, bytes],
         on_saved: Callable[[int, int, float], None] = lambda step, size, seconds: None,
     ) -> None:
-        """Writes below `directory` (a run's checkpoints/); `on_saved(step, bytes, seconds)` is called from a thread."""
+        """Writes below `directory` (a run's checkpoints/), in which nothing else may write.
+
+        `on_saved(step, bytes, seconds)` is called from a thread.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         clean_up(directory)
         self._directory = directory

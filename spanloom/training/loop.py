@@ -20,7 +20,7 @@ from spanloom.pipeline.durable import write_file
 from spanloom.pipeline.prefetch import prefetch
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
-from spanloom.training.checkpoint_paths import CHECKPOINTS, latest
+from spanloom.training.checkpoint_paths import CHECKPOINTS, clean_up, latest
 from spanloom.training.checkpoints import CheckpointWriter, Facts, restore
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
 from spanloom.training.divergence import all_finite, diverged
@@ -51,6 +51,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
         display = display or make_display()
         stack.callback(display.close)
         stack.enter_context(directory_lock(directory))
+        clean_up(directory / CHECKPOINTS)
         stop = stack.enter_context(stop_signals())
         cache = enable_compile_cache()
         machine, device = describe_machine(), jax.devices()[0]
@@ -143,6 +144,8 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
         # ---- Train, check the first loss, evaluate, save -------------------------------------------------------------
         if first_step and (first_step % run.eval.every == 0 or first_step >= run.steps):
             evaluate(first_step)  # if it was interrupted
+        if stop.requested:
+            raise Stopped
         display.begin(first_step, run.steps)
         batches = prefetch(
             lambda step: data.train.batch(position + (step - first_step) * run.batch_size, run.batch_size),
@@ -187,5 +190,6 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
                 break
 
         return step >= run.steps and not stop.requested
+    # Only `Stopped` leads here: the signal came before there was anything new to save.
     display.say("stopped before the first step; the same command begins again where this one was")
     return False

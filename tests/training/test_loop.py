@@ -114,11 +114,13 @@ def test_the_same_run_gives_the_same_losses(trained, text, tmp_path):
 
 def test_a_finished_run_has_nothing_to_do_and_goes_on_when_steps_are_raised(text, tmp_path):
     train(run_of(text, 6), tmp_path)
+    (tmp_path / "checkpoints" / "2.deleted").mkdir()  # a kill in the middle of a deletion
     before = (tmp_path / "metrics.jsonl").read_bytes()
     finished, output = train(run_of(text, 6), tmp_path)
     assert finished
     assert "all 6 steps are done; to train on, raise --steps" in output
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
+    assert not (tmp_path / "checkpoints" / "2.deleted").exists()
     _, output = train(run_of(text, 8), tmp_path)
     assert "resuming after step 6, 24 examples read" in output
     assert [s for kind, s in losses(tmp_path) if kind == "train"] == list(range(1, 9))
@@ -217,7 +219,7 @@ def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_pat
 
     def interrupted(step, params, batches):
         calls.append(step)
-        if len(calls) == at:
+        if len(calls) in (at, at + 1):  # the evaluation, and its repetition after the first resume
             os.kill(os.getpid(), signal.SIGTERM)
         return original(step, params, batches)
 
@@ -225,6 +227,9 @@ def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_pat
     finished, _ = train(run_of(text, 10), tmp_path)
     assert not finished
     assert latest(tmp_path).name == {1: "4", 3: "10"}[at]
+    finished, output = train(run_of(text, 10), tmp_path)
+    assert not finished
+    assert "stopped before the first step" in output
     finished, _ = train(run_of(text, 10), tmp_path)
     assert finished
     assert losses(tmp_path) == losses(trained[0])
