@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tiny_training import events, finish, kill, last_step, losses, same_arrays, spawn, wait_until, write_text
 
+import spanloom
 from spanloom.training.checkpoint_paths import PARTIAL, latest, steps_in
 from spanloom.training.checkpoints import restore
 
@@ -19,6 +20,14 @@ STEPS = 60
 def cache(tmp_path_factory):
     """One compilation cache for all processes of this file: the first compiles, the others load."""
     return {"SPANLOOM_CACHE": str(tmp_path_factory.mktemp("cache")), "JAX_PLATFORMS": "cpu"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def same_code():
+    """Each process reads the package anew: an edit in between may change the last bits, and that is no failed resume."""
+    before = _code()
+    yield
+    assert _code() == before, "spanloom's source was edited while these tests ran: run them again"
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +141,10 @@ def test_many_random_kills(tmp_path, text, straight, cache):
     assert_same_run(directory, straight)
     print(f"{sum(kills.values())} kills ({kills}) over {rounds + 1} runs of {STEPS} steps: the same losses")
     assert sum(kills.values()) >= 20
+
+
+def _code() -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in Path(spanloom.__file__).parent.rglob("*.py")}
 
 
 def _seconds(text, directory, cache) -> float:
