@@ -24,7 +24,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(autouse=True, scope="module")
 def same_code():
-    """Each process reads the package anew: an edit in between may change the last bits, and that is no failed resume."""
+    """Each process reads the package anew: an edit in between may change the last bits, which is no failed resume."""
     before = _code()
     yield
     assert _code() == before, "spanloom's source was edited while these tests ran: run them again"
