@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear
+from spanloom.settings.optimizer import WSD, Cosine, Linear, Rsqrt
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, TextFiles
@@ -130,23 +130,24 @@ def _task_problems(run: Run) -> Iterator[str]:
 
 def _schedule_problems(run: Run) -> Iterator[str]:
     schedule = run.schedule
-    yield from _at_least(0, run, "schedule.warmup_steps")
-    if isinstance(schedule, Factors):
+    yield from _at_least(1 if isinstance(schedule, Rsqrt) else 0, run, "schedule.warmup_steps")
+    if not isinstance(schedule, Linear | Cosine | WSD):
         return
-    if isinstance(schedule, Linear | Cosine | WSD):
-        if not 0 <= schedule.end_factor <= 1:
-            yield f"schedule.end_factor is {schedule.end_factor}: must be from 0 to 1"
-        if isinstance(schedule, WSD) and not 0 < schedule.decay_share <= 1:
-            yield f"schedule.decay_share is {schedule.decay_share}: must be above 0 and at most 1"
-        end = run.steps if schedule.decay_steps is None else schedule.decay_steps
-        if schedule.decay_steps is None and 0 < run.steps <= schedule.warmup_steps:
-            yield (
-                f"steps is {run.steps} and schedule.warmup_steps {schedule.warmup_steps}: the warm-up must end before "
-                "the run does; lower schedule.warmup_steps or raise steps"
-            )
-        if schedule.end_factor == 0 and run.steps > end:
-            yield (
-                f"steps is {run.steps}, but the learning rate is 0 from schedule.decay_steps = {end} on: nothing would "
-                f"be learned there; give --schedule.decay-steps {run.steps} (on a run that has begun, also "
-                "--accept-change schedule.decay_steps), or a --schedule.end-factor above 0"
-            )
+    if not 0 <= schedule.end_factor <= 1:
+        yield f"schedule.end_factor is {schedule.end_factor}: must be from 0 to 1"
+    if isinstance(schedule, WSD) and not 0 < schedule.decay_share <= 1:
+        yield f"schedule.decay_share is {schedule.decay_share}: must be above 0 and at most 1"
+    end, name = schedule.decay_steps, "schedule.decay_steps"
+    if end is None:
+        end, name = run.steps, "steps"
+    if run.steps > 0 and end <= schedule.warmup_steps:
+        yield (
+            f"{name} is {end} and schedule.warmup_steps {schedule.warmup_steps}: the warm-up must end before the decay "
+            f"does; lower schedule.warmup_steps or raise {name}"
+        )
+    if schedule.end_factor == 0 and run.steps > end:
+        yield (
+            f"steps is {run.steps}, but the learning rate is 0 from schedule.decay_steps = {end} on: nothing would "
+            f"be learned there; give --schedule.decay-steps {run.steps} (on a run that has begun, also "
+            "--accept-change schedule.decay_steps), or a --schedule.end-factor above 0"
+        )
