@@ -72,9 +72,9 @@ def recipe(
             ),
             vocabulary=words,
             objective=SpanCorruption(
-                inputs_length=inputs_length or (1024 if is_bytes else 512),
+                inputs_length=(1024 if is_bytes else 512) if inputs_length is None else inputs_length,
                 noise_density=noise_density,
-                mean_span_length=mean_span_length or (20.0 if is_bytes else 3.0),
+                mean_span_length=(20.0 if is_bytes else 3.0) if mean_span_length is None else mean_span_length,
             ),
         ),
         model=size,

@@ -25,6 +25,13 @@ def test_sentencepiece_models_take_short_spans():
     assert (run.task.objective.inputs_length, run.task.objective.mean_span_length) == (512, 3.0)
 
 
+def test_zero_is_refused_and_not_taken_for_unset():
+    with pytest.raises(SettingsError, match="inputs_length is 0"):
+        recipe(text=("a",), inputs_length=0).resolve()
+    with pytest.raises(SettingsError, match="mean_span_length is 0"):
+        recipe(text=("a",), mean_span_length=0.0).resolve()
+
+
 def test_vocabulary_must_be_named_for_other_families():
     with pytest.raises(SettingsError, match="t5_1_1_base needs a vocabulary: --vocabulary FILE"):
         recipe(text=("a",), model="t5_1_1_base")
