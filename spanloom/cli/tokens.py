@@ -62,24 +62,3 @@ def take(flags: list[Flag], name: str, default: str | None = None) -> str | None
         if len(flag.values) != 1:
             raise UsageError(f"{flag.typed} takes one value, not {len(flag.values)}")
     return found[-1].values[0] if found else default
-
-
-def take_list(flags: list[Flag], name: str) -> tuple[str, ...]:
-    """Remove a flag that takes values, repeated or separated by commas, and return all of them."""
-    values: list[str] = []
-    for flag in [flag for flag in flags if flag.name == name]:
-        flags.remove(flag)
-        if not flag.values:
-            raise UsageError(f"{flag.typed} needs a value")
-        values += [part for value in flag.values for part in value.split(",") if part]
-    return tuple(values)
-
-
-def take_switch(flags: list[Flag], name: str) -> bool:
-    """Remove a flag without value from the list; whether it was there."""
-    found = [flag for flag in flags if flag.name == name]
-    for flag in found:
-        flags.remove(flag)
-        if flag.values:
-            raise UsageError(f"{flag.typed} takes no value; {' '.join(flag.values)!r} is left over")
-    return bool(found)
