@@ -1,20 +1,18 @@
 """The SentencePiece model file as bytes: read with errors that help, and lengthened by pieces.
 
 The file is one protocol buffer message (sentencepiece_model.proto of https://github.com/google/sentencepiece).
-Two properties of the wire format suffice, so no protobuf library is needed: a message is a list of fields, and a
-field that repeats (the pieces) goes on where its later entries stand, even at the end of the file.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from spanloom.vocabularies import wire
 from spanloom.vocabularies.vocabulary import VocabularyError
 
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of ModelProto
 _TEXT, _SCORE, _KIND = 1, 2, 3  # fields of one piece
 _USER_DEFINED = 4
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 
 
 def read_model(path: str | Path) -> bytes:
@@ -43,10 +41,10 @@ def append_user_defined(model: bytes, pieces: Sequence[str]) -> bytes:
     added = bytearray(model)
     for piece in pieces:
         text = piece.encode("utf-8")
-        message = _key(_TEXT, _BYTES) + _varint(len(text)) + text
-        message += _key(_SCORE, _FIXED32) + struct.pack("<f", 0.0)
-        message += _key(_KIND, _VARINT) + _varint(_USER_DEFINED)
-        added += _key(_PIECES, _BYTES) + _varint(len(message)) + message
+        message = wire.key(_TEXT, wire.BYTES) + wire.varint(len(text)) + text
+        message += wire.key(_SCORE, wire.FIXED32) + struct.pack("<f", 0.0)
+        message += wire.key(_KIND, wire.VARINT) + wire.varint(_USER_DEFINED)
+        added += wire.key(_PIECES, wire.BYTES) + wire.varint(len(message)) + message
     return bytes(added)
 
 
@@ -66,7 +64,7 @@ def _why_not(data: bytes, file: Path) -> str:
         return f"is the list of pieces (.vocab), not the model: use {file.with_suffix('.model').name} beside it"
     fields = set()
     try:
-        for field in _top_level_fields(data):
+        for field, _ in wire.fields(memoryview(data)):
             fields.add(field)
     except (IndexError, ValueError):
         if _PIECES in fields:
@@ -77,51 +75,3 @@ def _why_not(data: bytes, file: Path) -> str:
     if _TRAINER not in fields or _NORMALIZER not in fields:
         return f"is cut off ({len(data):,} bytes, its settings are missing): fetch the .model file again"
     return ""
-
-
-def _top_level_fields(data: bytes) -> Iterator[int]:
-    """Numbers of the fields of a message. IndexError or ValueError where it ends too soon or is no message."""
-    position = 0
-    while position < len(data):
-        key, position = _read_varint(data, position)
-        field, wire_type = key >> 3, key & 7
-        if wire_type == _VARINT:
-            _, position = _read_varint(data, position)
-        elif wire_type == _BYTES:
-            length, position = _read_varint(data, position)
-            position += length
-        elif wire_type == _FIXED64:
-            position += 8
-        elif wire_type == _FIXED32:
-            position += 4
-        else:
-            raise ValueError(f"wire type {wire_type}")
-        if field == 0 or position > len(data):
-            raise ValueError("no field, or one beyond the end")
-        yield field
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        position += 1
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _key(field: int, wire_type: int) -> bytes:
-    return _varint(field << 3 | wire_type)
