@@ -13,10 +13,10 @@ from typing import Any
 from spanloom.conversion import spiece
 from spanloom.conversion.spiece import Spiece
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
+from spanloom.vocabularies.bytes import ByteVocabulary
 
 SPIECE_NAME = "spiece.model"
 FAST_NAME = "tokenizer.json"
-GOOGLE_SENTINELS = tuple(range(258, 247, -1))  # bytes 255 down to 245 are never part of UTF-8
 _SENTINEL = re.compile(r"(\u2581?)<extra_id_(\d+)>")
 _SPECIAL = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
 
@@ -42,20 +42,10 @@ def tokenizer_files(
     return _spiece_files(vocabulary, spiece_model)
 
 
-def byte_sentinels(vocabulary: Bytes) -> tuple[int, ...]:
-    """Ids of a byte vocabulary's sentinels in order of use."""
-    if vocabulary.sentinels == "google":
-        return GOOGLE_SENTINELS
-    upwards = range(259, 259 + vocabulary.extra_ids)
-    return tuple(upwards if vocabulary.sentinels == "huggingface" else reversed(upwards))
-
-
 def spiece_sentinels(vocabulary: SentencePiece, model: Spiece) -> dict[int, int]:
     """Number of a sentinel -> its id, from the model's own pieces or appended after them (last one first)."""
     own = {
-        int(match[2]): index
-        for index, piece in enumerate(model.pieces)
-        if (match := _SENTINEL.fullmatch(piece.text)) and piece.kind in (spiece.NORMAL, spiece.USER_DEFINED)
+        int(match[2]): index for index, piece in enumerate(model.pieces) if (match := _SENTINEL.fullmatch(piece.text))
     }
     if vocabulary.sentinels == "pieces" or (vocabulary.sentinels == "auto" and own):
         return own
@@ -64,7 +54,7 @@ def spiece_sentinels(vocabulary: SentencePiece, model: Spiece) -> dict[int, int]
 
 
 def _byte_files(vocabulary: Bytes) -> dict[str, bytes]:
-    names = [f"<extra_id_{number}>" for number in range(len(byte_sentinels(vocabulary)))]
+    names = [f"<extra_id_{number}>" for number in range(len(ByteVocabulary(vocabulary).sentinels))]
     added = _byte_added_tokens(vocabulary)
     config = {
         "tokenizer_class": "ByT5Tokenizer",
@@ -81,7 +71,7 @@ def _byte_files(vocabulary: Bytes) -> dict[str, bytes]:
 def _byte_added_tokens(vocabulary: Bytes) -> dict[int, str]:
     # ids beyond the bytes need some name: ByT5Tokenizer fails when it decodes one without
     unused = {index: f"<unused_{index}>" for index in range(259, 259 + vocabulary.extra_ids)}
-    sentinels = {index: f"<extra_id_{number}>" for number, index in enumerate(byte_sentinels(vocabulary))}
+    sentinels = {index: f"<extra_id_{number}>" for number, index in enumerate(ByteVocabulary(vocabulary).sentinels)}
     return {0: "<pad>", 1: "</s>", 2: "<unk>"} | unused | sentinels
 
 

@@ -1,13 +1,11 @@
 """README.md of an exported model: what it learnt from, how long, with what result, and how its sentinels count."""
 
-from collections.abc import Sequence
-
-from spanloom.conversion.hf_tokenizer import byte_sentinels
 from spanloom.conversion.source import Lineage
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
 from spanloom.settings.task import PairFiles, PythonDocs, Source, SpanCorruption, Supervised, TextFiles
 from spanloom.settings.vocabulary import Bytes, Vocabulary
+from spanloom.vocabularies.bytes import ByteVocabulary
 
 
 def model_card(
@@ -18,7 +16,6 @@ def model_card(
     folder: str,
     model_type: str,
     num_params: int,
-    notes: Sequence[str] = (),
 ) -> str:
     """Markdown with the metadata block that model hubs read; `folder` is how its example names the model."""
     name = lineage.run.name if lineage.run is not None else model.name
@@ -29,7 +26,6 @@ def model_card(
         "## Use\n\n" + _usage(vocabulary, folder),
         "## Sentinels\n\n" + _sentinels(vocabulary),
         "## Training\n\n" + "\n".join(f"- {line}" for line in _training(lineage)),
-        *(["## Notes\n\n" + "\n".join(f"- {note}" for note in notes)] if notes else []),
         "## Licence\n\nWhoever publishes this model chooses its licence; none is granted by this file. The licences of "
         "the training data, and of the model it was started from, if any, may limit the choice.",
     ]
@@ -70,7 +66,7 @@ def _sentinels(vocabulary: Vocabulary) -> str:
             else "pieces of the model"
         )
         return f"Masked spans are `<extra_id_0>`, `<extra_id_1>`, ... ({kind})."
-    ids = byte_sentinels(vocabulary)
+    ids = ByteVocabulary(vocabulary).sentinels
     if not ids:
         return "This vocabulary has no sentinels."
     told = f"Masked spans are marked by ids {ids[0]}, {ids[min(1, len(ids) - 1)]}, ... {ids[-1]}, in order of use"

@@ -9,7 +9,7 @@ import sentencepiece
 from golden_data import golden_dir, shared_dir
 
 from spanloom.conversion import hf_config, spiece
-from spanloom.conversion.hf_tokenizer import byte_sentinels, spiece_sentinels, tokenizer_class, tokenizer_files
+from spanloom.conversion.hf_tokenizer import spiece_sentinels, tokenizer_class, tokenizer_files
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 from spanloom.vocabularies.build import build
@@ -162,18 +162,21 @@ def test_custom_models(tmp_path, hugging_face):
     check(check_folder, hugging_face, {"bare": (SentencePiece(path), "t5_x")})
 
 
-@pytest.mark.short
-def test_sentinel_ids_are_those_of_our_vocabularies():
-    for settings in (Bytes(), Bytes("google"), Bytes("seqio"), Bytes("seqio", 10)):
-        assert byte_sentinels(settings) == build(settings).sentinels
-
-
 def test_sentencepiece_sentinel_ids_are_those_of_our_vocabularies():
     for name in ("t5", "mt5"):
         path = shared_dir("data", "tokenizers", name) / "spiece.model"
         settings = SentencePiece(str(path))
         found = spiece_sentinels(settings, spiece.parse(path.read_bytes(), path))
         assert tuple(found[number] for number in sorted(found)) == build(settings).sentinels
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("kind", ["user_defined_symbols", "control_symbols"])
+def test_sentinels_among_the_pieces_of_a_custom_model_are_found(tmp_path, kind):
+    names = [f"<extra_id_{number}>" for number in range(5)]
+    path = train(tmp_path, "own", vocab_size=400, hard_vocab_limit=False, **{kind: names})
+    found = spiece_sentinels(SentencePiece(path), spiece.parse(Path(path).read_bytes(), path))
+    assert tuple(found[number] for number in range(5)) == build(SentencePiece(path)).sentinels
 
 
 @pytest.mark.short
