@@ -83,8 +83,9 @@ def source_from_hf(folder: str | Path) -> Source:
 
 
 def _check(source: Source) -> None:
+    weights = flatten(source.params)
     for name, spec in flatten(declare(source.model)).items():
-        shape = tuple(flatten(source.params)[name].shape)
+        shape = tuple(weights[name].shape)
         if shape != spec.shape:
             raise ValueError(f"{name} has shape {shape}, but the model's settings call for {spec.shape}")
     size = build(source.vocabulary).size

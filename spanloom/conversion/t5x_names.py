@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.model.params import Flat, declare, flatten, stack, unstack
+from spanloom.model.params import Flat, stack, unstack
 from spanloom.settings.model import Model
 
 _SCANNED = re.compile(r"^(encoder/encoder|decoder/decoder)/")
@@ -60,7 +60,8 @@ def to_t5x(config: Model, flat: Mapping[str, Any], *, scanned: bool) -> Flat:
 def model_settings(t5_config: Mapping[str, Any], *, network: str = "t5", **rest: Any) -> Model:
     """Our settings from the fields of T5X's `T5Config`; `network` scalable_t5 has a position table for each layer.
 
-    `rest` sets further fields of `Model` (buckets, distance, epsilon, scan_layers). Raises ValueError for a decoder-only configuration.
+    `rest` sets further fields of `Model` (buckets, distance, epsilon, scan_layers). Raises ValueError for a
+    decoder-only configuration.
     """
     if network not in ("t5", "scalable_t5"):
         raise ValueError(f"network {network!r} is not an encoder-decoder of T5X; there are t5 and scalable_t5")
@@ -81,17 +82,6 @@ def model_settings(t5_config: Mapping[str, Any], *, network: str = "t5", **rest:
             **rest,
         }
     )
-
-
-def shapes_match(config: Model, flat: Mapping[str, Any]) -> list[str]:
-    """What keeps our flat parameters from being those of `config`: one line each, none if they fit."""
-    wanted = flatten(declare(config))
-    lines = [f"missing: {name} {wanted[name].shape}" for name in wanted if name not in flat]
-    lines += [f"unexpected: {name} {tuple(flat[name].shape)}" for name in flat if name not in wanted]
-    for name in wanted.keys() & flat.keys():
-        if tuple(flat[name].shape) != wanted[name].shape:
-            lines.append(f"{name}: {tuple(flat[name].shape)} instead of {wanted[name].shape}")
-    return sorted(lines)
 
 
 def _our_stack(match: re.Match[str]) -> str:
