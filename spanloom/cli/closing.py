@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 EXPORT = "huggingface"
 """Folder of a run directory that holds its last checkpoint as Hugging Face loads it."""
-MARK_FILE = "spanloom.json"
-"""What an export says about itself."""
 
 
 def close_run(run: Run, directory: Path) -> None:
@@ -152,7 +150,9 @@ def _export(folder: Path, checkpoint: Path, source: "Source") -> None:
 
 
 def _is_export_of(folder: Path, checkpoint: Path) -> bool:
-    mark = folder / MARK_FILE
+    from spanloom.conversion.hf_vocabulary import MARK_NAME
+
+    mark = folder / MARK_NAME
     try:
         step = json.loads(mark.read_text(encoding="utf-8")).get("step")
         return step == int(checkpoint.name) and mark.stat().st_mtime >= checkpoint.stat().st_mtime
