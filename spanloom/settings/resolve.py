@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from spanloom.settings.optimizer import WSD, Cosine, Linear, Rsqrt
+from spanloom.settings.ranges import number_problems
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, TextFiles
@@ -23,7 +24,7 @@ def resolve(run: Run) -> Run:
 
     Resolving twice changes nothing more. Raises SettingsError (a ValueError) listing every contradiction and its fix.
     """
-    problems = list(_problems(run))
+    problems = list(number_problems(run)) or list(_problems(run))
     if problems:
         raise SettingsError("\n".join(problems))
     schedule = run.schedule
@@ -50,11 +51,9 @@ def _problems(run: Run) -> Iterator[str]:
 def _numbers(run: Run) -> Iterator[str]:
     yield from _at_least(1, run, "batch_size", "checkpoint.every", "checkpoint.keep", "eval.every", "log.every")
     yield from _at_least(0, run, "steps", "seed", "checkpoint.keep_best", "checkpoint.keep_every", "eval.max_batches")
-    yield from _at_least(0, run, "after.fills", "loss.z_loss")
+    yield from _at_least(0, run, "after.fills")
     if run.eval.batch_size is not None:
         yield from _at_least(1, run, "eval.batch_size")
-    if run.optimizer.learning_rate <= 0:
-        yield f"optimizer.learning_rate is {run.optimizer.learning_rate}: must be above 0"
     if not 0 <= run.loss.label_smoothing < 1:
         yield f"loss.label_smoothing is {run.loss.label_smoothing}: must be at least 0 and below 1"
     if isinstance(run.loss.normalizer, int | float) and run.loss.normalizer <= 0:

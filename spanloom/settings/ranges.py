@@ -1,0 +1,61 @@
+"""Numbers that no setting may have: NaN and infinity, integers that do not fit, signs and shares out of range."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from spanloom.settings.run import Run
+
+LARGEST_INTEGER = 2**31 - 1
+"""Steps, sizes and lengths are int32 on the device."""
+LARGEST_SEED = 2**32 - 1
+"""JAX keys take 32 bits of a seed: a larger one would draw the same weights as a smaller one."""
+
+_ABOVE_0 = (
+    "model.norm_epsilon",
+    "optimizer.learning_rate",
+    "optimizer.decay_rate",
+    "optimizer.clipping_threshold",
+    "optimizer.max_parameter_scale",
+    "optimizer.min_scale",
+)
+_NOT_BELOW_0 = (
+    "loss.z_loss",
+    "optimizer.global_norm_clip",
+    "optimizer.weight_decay",
+    "optimizer.epsilon",
+    "optimizer.epsilon1",
+    "optimizer.epsilon2",
+    "optimizer.min_dim_size_to_factor",
+    "schedule.min_learning_rate",
+)
+_BELOW_1 = ("optimizer.beta1", "optimizer.beta2")
+
+
+def number_problems(run: Run) -> Iterator[str]:
+    """What is wrong with single numbers of a run, whatever the others are: field, value and what it must be.
+
+    A number is looked at once: what is not finite or too large is not also said to be out of range.
+    """
+    for name, value in _numbers(run, ""):
+        largest = LARGEST_SEED if name == "seed" else LARGEST_INTEGER
+        if isinstance(value, float) and not math.isfinite(value):
+            yield f"{name} is {value}: must be a finite number"
+        elif isinstance(value, int) and abs(value) > largest:
+            yield f"{name} is {value}: must be at most {largest}"
+        elif name in _ABOVE_0 and value <= 0:
+            yield f"{name} is {value}: must be above 0"
+        elif name in _NOT_BELOW_0 and value < 0:
+            yield f"{name} is {value}: must be 0 or more"
+        elif name in _BELOW_1 and not 0 <= value < 1:
+            yield f"{name} is {value}: must be at least 0 and below 1"
+
+
+def _numbers(settings: Any, prefix: str) -> Iterator[tuple[str, int | float]]:
+    for field in dataclasses.fields(settings):
+        value, name = getattr(settings, field.name), prefix + field.name
+        if dataclasses.is_dataclass(value):
+            yield from _numbers(value, f"{name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield name, value
