@@ -6,6 +6,7 @@ shows (0.15 is 15/100), products are exact, and halves are rounded to even. That
 two computations agree.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -55,7 +56,9 @@ def span_lengths(inputs_length: int, noise_density: float, mean_span_length: flo
         raise ValueError(
             f"inputs_length={inputs_length} has no room for a token, a sentinel and the end of sequence: use at least 3"
         )
-    raw_length = inputs_length - 1
+    # Rounding and the least numbers of tokens and spans add less than 6 to what the shares give.
+    surely_fits = (inputs_length - 6) / (1 - density + density / mean)
+    raw_length = max(inputs_length - 1, math.floor(surely_fits))
     while _both_lengths(raw_length + 1, density, mean)[0] <= inputs_length:
         raw_length += 1
     inputs, targets_length = _both_lengths(raw_length, density, mean)

@@ -139,3 +139,11 @@ def test_the_sentinel_budget_names_settings_that_fit() -> None:
     check_sentinels(span_lengths(1796, 0.15, 3.0), 100)
     with pytest.raises(ValueError, match="0 sentinels"):
         check_sentinels(lengths, 0)
+
+
+def test_lengths_of_enormous_inputs_come_at_once_and_are_the_largest_that_fit() -> None:
+    for density, mean in [(0.15, 3.0), (0.01, 1.0), (0.9, 64.0), (0.3, 1000.0)]:
+        lengths = span_lengths(2**31 - 1, density, mean)
+        assert_fits(lengths, density, mean)
+        tokens, spans = noise_counts(lengths.raw_length + 1, density, mean)
+        assert lengths.raw_length + 1 - tokens + spans + 1 > lengths.inputs_length
