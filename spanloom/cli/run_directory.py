@@ -5,25 +5,24 @@ OUT/commands.jsonl   one line a start: the command, where and when, the version,
 OUT/recipe.py        the recipe file as it was at the last start
 """
 
-import contextlib
 import datetime
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import spanloom
 from spanloom.cli.errors import CommandError
 from spanloom.cli.recipe import RUN_FILE, read_run
+from spanloom.pipeline.durable import write_file
 from spanloom.settings.compare import Change, ChangedSettingsError, changes, check_accepted, refuse
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
 from spanloom.settings.task import PairFiles, TextFiles
 from spanloom.settings.vocabulary import SentencePiece
-from spanloom.training.checkpoint_paths import CHECKPOINTS, latest
+from spanloom.training.checkpoint_paths import CHECKPOINTS, PARTIAL, latest
 from spanloom.training.lock import directory_lock
 
 COMMANDS_FILE = "commands.jsonl"
@@ -114,19 +113,20 @@ def _fork(run: Run, old: Path, new: Path, command: Sequence[str], recipe_source:
     refuse([c for c in found if c.shapes])
     with directory_lock(new):
         place = new / CHECKPOINTS / checkpoint.name
-        partial = place.with_name(place.name + ".partial")
+        partial = place.with_name(place.name + PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)
         shutil.copytree(checkpoint, partial)
+        partial.rename(place)
+        # The checkpoint first: settings alone, left by a kill, would begin again from nothing.
         start = Start(new, replace(run, out=str(new)), int(checkpoint.name), tuple(found))
         _write(start, command, recipe_source, forked_from=str(checkpoint.resolve()))
-        partial.rename(place)
     return start
 
 
 def _write(start: Start, command: Sequence[str], recipe_source: Path | None, **more: str) -> None:
-    write_atomically(start.directory / RUN_FILE, json.dumps(to_json(start.run), indent=1) + "\n")
+    _write_text(start.directory / RUN_FILE, json.dumps(to_json(start.run), indent=1) + "\n")
     if recipe_source is not None and recipe_source.resolve() != (start.directory / RECIPE_FILE).resolve():
-        write_atomically(start.directory / RECIPE_FILE, recipe_source.read_text(encoding="utf-8"))
+        _write_text(start.directory / RECIPE_FILE, recipe_source.read_text(encoding="utf-8"))
     entry = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": list(command),
@@ -140,23 +140,5 @@ def _write(start: Start, command: Sequence[str], recipe_source: Path | None, **m
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a kill at any instant leaves the old content or the new one."""
-    with _temporary(path) as name:
-        with open(name, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-
-
-@contextlib.contextmanager
-def _temporary(path: Path) -> Iterator[str]:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    os.chmod(name, 0o644)
-    try:
-        yield name
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+def _write_text(path: Path, text: str) -> None:
+    write_file(path, lambda file: file.write(text.encode("utf-8")))

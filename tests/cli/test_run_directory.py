@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -6,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from spanloom.cli import run_directory
 from spanloom.cli.errors import CommandError
 from spanloom.cli.recipe import read_run
-from spanloom.cli.run_directory import anchored, prepare, write_atomically
+from spanloom.cli.run_directory import anchored, prepare
 from spanloom.recipes.pretrain import recipe as pretrain
 from spanloom.recipes.quickstart import recipe as quickstart
 from spanloom.settings.compare import ChangedSettingsError
@@ -44,14 +46,14 @@ def test_beginning_writes_what_was_decided(tmp_path):
     assert entry["command"] == ["spanloom", "train", "mine.py"]
     assert entry["directory"] == str(Path.cwd())
     assert {"time", "version", "step", "changed"} <= set(entry)
-    assert not [path for path in out.iterdir() if path.name.startswith(".run.json")]
+    assert not list(out.glob("*run.json?*"))
 
 
 def test_going_on(tmp_path):
     begin(tmp_path, 7)
     start = prepare(replace(RUN, steps=9), tmp_path, command=[])
     assert start.step == 7
-    assert [str(c) for c in start.changed] == ["steps: 1000 -> 9"]
+    assert [str(c) for c in start.changed] == [f"steps: {RUN.steps} -> 9"]
     assert read_run(tmp_path).steps == 9
     assert len((tmp_path / "commands.jsonl").read_text().splitlines()) == 2
 
@@ -142,10 +144,25 @@ def test_relative_paths_are_anchored(tmp_path):
     assert anchored(RUN, tmp_path) == RUN
 
 
-def test_atomic_write_leaves_the_old_content_on_failure(tmp_path):
-    path = tmp_path / "x"
-    path.write_text("old")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "\ud800")
-    assert path.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+def test_a_failed_write_leaves_the_old_run_as_it_was(tmp_path, monkeypatch):
+    begin(tmp_path)
+    before = (tmp_path / "run.json").read_bytes()
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="killed"):
+        prepare(replace(RUN, steps=9), tmp_path, command=[])
+    assert (tmp_path / "run.json").read_bytes() == before
+    assert not list(tmp_path.glob("run.json?*"))
+
+
+def test_a_fork_killed_halfway_never_begins_from_nothing(tmp_path, monkeypatch):
+    old, new = begin(tmp_path / "old", 7), tmp_path / "new"
+    with monkeypatch.context() as patch:
+        patch.setattr(run_directory, "write_file", fail)
+        with pytest.raises(OSError, match="killed"):
+            prepare(RUN, old, command=[], fork=new)
+    with pytest.raises(CommandError, match=r"no run\.json"):
+        prepare(RUN, new, command=[])
+
+
+def fail(*_: object) -> None:
+    raise OSError("killed")
