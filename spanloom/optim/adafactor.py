@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from spanloom.model.params import flatten
 from spanloom.optim.clipping import clip_scale
 from spanloom.optim.factoring import STANDARD_RULES, Factoring, Rule, Spec, by_rules, by_size, inner_dims
 from spanloom.optim.schedules import Curve
@@ -58,10 +59,10 @@ def adafactor(
     parameters; weight decay is part of them. Raises ValueError for a parameter that cannot be factored as the
     settings ask (see `spanloom.optim.factoring`).
     """
-    layout = {name: factoring(settings, spec, name, rules) for name, spec in named_leaves(specs).items()}
+    layout = {name: factoring(settings, spec, name, rules) for name, spec in flatten(specs).items()}
 
     def init(params: Any) -> AdafactorState:
-        return _initial_state(settings, layout, named_leaves(params))
+        return _initial_state(settings, layout, flatten(params))
 
     def update(grads: Any, state: AdafactorState, params: Any = None) -> tuple[Any, AdafactorState]:
         if params is None:
@@ -69,7 +70,7 @@ def adafactor(
         rate = jnp.asarray(learning_rate(state.count), jnp.float32)
         beta2 = second_moment_decay(settings, state.count)
         clip = clip_scale(grads, settings.global_norm_clip) if settings.global_norm_clip else None
-        gradients, weights = named_leaves(grads), named_leaves(params)
+        gradients, weights = flatten(grads), flatten(params)
         slots = {name: _slots_of(state, name) for name in weights}
         moved = {
             name: _update_parameter(
@@ -81,12 +82,6 @@ def adafactor(
         return updates, _collect(state.count + 1, {name: new for name, (_, new) in moved.items()})
 
     return optax.GradientTransformation(init, update)
-
-
-def named_leaves(tree: Any) -> dict[str, Any]:
-    """Leaves of a pytree by path ("encoder/layers/attention/query/kernel"), in tree order."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
 
 def factoring(settings: Adafactor, spec: Spec, name: str, rules: Mapping[str, Rule] = STANDARD_RULES) -> Factoring:
