@@ -13,7 +13,8 @@ from spanloom.cli.train import output_directory
 USAGE = """usage: spanloom cache RECIPE [--out DIR] [--workers N] [flags]
 
 Builds the token stores of a recipe in DIR/stores, where `spanloom train RECIPE --out DIR` finds them. Stores that are
-there and up to date are left as they are. RECIPE and flags are those of `spanloom train`.
+there, up to date and whole (every byte is checked) are left as they are. RECIPE and flags are those of
+`spanloom train`.
 """
 
 
@@ -41,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         if workers > 1:
             display.warn("stores are built by one process; --workers changes nothing here")
-        data = open_data(run, directory, progress=display.building)
+        data = open_data(run, directory, progress=display.building, checksum=True)
     finally:
         display.close()
     for split_name, report in data.reports.items():

@@ -114,11 +114,12 @@ class Data:
         return {split: part.store.content for split, part in parts.items() if part is not None}
 
 
-def open_data(run: Run, directory: Path, *, progress: Progress | None = None) -> Data:
+def open_data(run: Run, directory: Path, *, progress: Progress | None = None, checksum: bool = False) -> Data:
     """Opens the data of a run, whose stores stand in `directory`/stores/<task>/<split> and are built where needed.
 
-    Raises DataError where the data cannot be learned from as the settings stand, BadInputError on bad input,
-    StorageError on a full disk, ValueError for settings that make no sense; each says what to change.
+    `checksum`: every byte of the stores that are there is checked, of large ones too. Raises DataError where the data
+    cannot be learned from as the settings stand, BadInputError on bad input, StorageError on a full disk, ValueError
+    for settings that make no sense; each says what to change.
     """
     task = run.task
     vocabulary = build(task.vocabulary)
@@ -128,7 +129,8 @@ def open_data(run: Run, directory: Path, *, progress: Progress | None = None) ->
     base = Path(directory) / "stores" / _directory_name(task.name)
     splits: tuple[Split, ...] = ("train", "heldout") if has_heldout(task.source) else ("train",)
     stores: dict[str, Store] = {
-        split: open_or_build(task, split, base / split, vocabulary, progress=progress) for split in splits
+        split: open_or_build(task, split, base / split, vocabulary, progress=progress, checksum=checksum)
+        for split in splits
     }
     examples = _examples_of(task, stores, vocabulary)
     _check_enough(task, stores, examples)

@@ -21,6 +21,9 @@ from spanloom.tasks.read_report import BadInputError, ReadReport
 from spanloom.tasks.sources import Split, source_fingerprint
 from spanloom.vocabularies.vocabulary import Vocabulary
 
+ALWAYS_CHECKED = 128 * 2**20
+"""A store of at most so many bytes is read and checked whenever it is opened for training: a third of a second."""
+
 log = logging.getLogger(__name__)
 
 
@@ -127,22 +130,25 @@ def open_or_build(
     progress: Progress | None = None,
     report: ReadReport | None = None,
     shard_bytes: int = SHARD_BYTES,
+    checksum: bool = False,
 ) -> Store:
     """The store of one split ("train" or "heldout") of a task in `directory`, built if it is absent or out of date.
 
     A store whose text, vocabulary, settings or version changed, or that is damaged, is built anew, and a warning says
-    why. Of several processes that want one store, one builds and the others wait. `report` is filled while reading.
+    why. Sizes and counts are always checked, every byte where `checksum` asks for it or the store is small
+    (ALWAYS_CHECKED). Of several processes that want one store, one builds and the others wait. `report` is filled while
+    reading.
     Raises what the source raises on bad input, StorageError on a full disk.
     """
     wanted = settings_fingerprint(task, split, vocabulary, shard_bytes)
-    if (found := _find(task, directory, vocabulary, wanted)).store is not None:
+    if (found := _find(task, directory, vocabulary, wanted, checksum)).store is not None:
         return found.store
 
     def waiting() -> None:
         log.warning("waiting for another process that builds %s", directory)
 
     with locked(directory.with_name(directory.name + ".lock"), waiting):
-        if (found := _find(task, directory, vocabulary, wanted)).store is not None:
+        if (found := _find(task, directory, vocabulary, wanted, checksum)).store is not None:
             return found.store
         if found.reason:
             log.warning("the store %s is built anew: %s", directory, found.reason)
@@ -174,9 +180,11 @@ class _Found:
     """Whether shards whose text is still the same can be taken over: nothing but the text has changed."""
 
 
-def _find(task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str, Any]) -> _Found:
+def _find(task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str, Any], checksum: bool) -> _Found:
     try:
         store = open_store(directory)
+        if checksum or sum(entry["bytes"] for entry in store.meta["shards"]) <= ALWAYS_CHECKED:
+            store.verify()
     except FileNotFoundError:
         return _Found()
     except (DamagedStoreError, KeyError, TypeError) as error:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from pipeline_data import pair_task, sentences, text_task
 
+from spanloom.pipeline import store as store_module
 from spanloom.pipeline.shards import DamagedStoreError
 from spanloom.pipeline.store import open_or_build, open_store
 from spanloom.settings.vocabulary import Bytes
@@ -185,13 +186,31 @@ def test_a_store_without_its_description_is_none(tmp_path, task):
     build_store(task, tmp_path / "a").verify()
 
 
-def test_a_flipped_bit_is_found_on_request(tmp_path, task):
-    store = build_store(task, tmp_path / "a")
-    path = tmp_path / "a" / "shard-00001.arrow"
+def flip_a_bit(directory: Path) -> None:
+    path = directory / "shard-00001.arrow"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
     path.unlink()
     path.write_bytes(content)
+
+
+def test_a_flipped_bit_of_a_small_store_is_found_always_and_of_a_large_one_on_request(
+    tmp_path, task, caplog, monkeypatch
+):
+    build_store(task, tmp_path / "a")
+    flip_a_bit(tmp_path / "a")
+    expect_rebuild(task, tmp_path / "a", caplog, "it is damaged", "checksum")
+
+    monkeypatch.setattr(store_module, "ALWAYS_CHECKED", 0)
+    flip_a_bit(tmp_path / "a")
+    with pytest.raises(DamagedStoreError, match="checksum"):
+        build_store(task, tmp_path / "a").verify()
+    build_store(task, tmp_path / "a", checksum=True).verify()
+
+
+def test_a_flipped_bit_is_found_on_request(tmp_path, task):
+    store = build_store(task, tmp_path / "a")
+    flip_a_bit(tmp_path / "a")
     with pytest.raises(DamagedStoreError, match=r"shard-00001\.arrow .*checksum"):
         store.verify()
     with pytest.raises(DamagedStoreError, match="checksum"):
