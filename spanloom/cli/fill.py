@@ -195,13 +195,14 @@ def _load(checkpoint: str, which: str, max_length: int) -> tuple[Predict, "Vocab
     from spanloom.vocabularies.build import build
 
     source = read_source(Path(checkpoint), which)
+    vocabulary = build(source.vocabulary)
 
     def predict(inputs: list[np.ndarray]) -> list[np.ndarray]:
         width = -(-max(map(len, inputs)) // _MULTIPLE) * _MULTIPLE
         tokens_BxS = np.zeros((_BATCH, width), np.int32)
         for row, tokens in zip(tokens_BxS, inputs, strict=False):
             row[: len(tokens)] = tokens
-        targets_BxT = np.asarray(greedy(source.params, source.model, tokens_BxS, max_length))
+        targets_BxT = np.asarray(greedy(source.params, source.model, tokens_BxS, max_length, eos_id=vocabulary.eos_id))
         return list(targets_BxT[: len(inputs)])
 
-    return predict, build(source.vocabulary)
+    return predict, vocabulary

@@ -4,6 +4,7 @@ transformers 5 sets tie_word_embeddings to True in every T5 config that it build
 the file says then decides only whether logits are scaled by d_model^-0.5, so the flag is always written.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def model_type(model: Model) -> str:
     return "mt5" if model.name.startswith(("mt5", "mt0")) and not model.tie_embeddings else "t5"
 
 
-def to_config(model: Model, tokenizer_class: str) -> dict[str, Any]:
+def to_config(model: Model, tokenizer_class: str, eos_id: int) -> dict[str, Any]:
     """The content of config.json. ValueError for activations that Hugging Face's T5 cannot express."""
     if model.activations not in _TO_HF:
         raise ValueError(
@@ -70,16 +71,16 @@ def to_config(model: Model, tokenizer_class: str) -> dict[str, Any]:
         "tie_word_embeddings": model.tie_embeddings,
         "use_cache": True,
         "pad_token_id": 0,
-        "eos_token_id": 1,
+        "eos_token_id": eos_id,
         "decoder_start_token_id": 0,
         "tokenizer_class": tokenizer_class,
         "torch_dtype": "float32",
     }
 
 
-def generation_config() -> dict[str, Any]:
+def generation_config(eos_id: int) -> dict[str, Any]:
     """The content of generation_config.json."""
-    return {"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
+    return {"decoder_start_token_id": 0, "eos_token_id": eos_id, "pad_token_id": 0}
 
 
 def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Model:
@@ -90,7 +91,8 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
     kind = config.get("model_type")
     if kind not in _ARCHITECTURES:
         raise CheckpointError(path, f"model_type is {kind!r}; only {', '.join(_ARCHITECTURES)} are T5-family models")
-    _check_ids(config, path)
+    for field in ("pad_token_id", "decoder_start_token_id"):
+        check_id(config, path, field, 0)
     number = _Reader(config, path)
     layers = number.integer("num_layers")
     return Model(
@@ -122,10 +124,10 @@ def _activations(config: dict[str, Any], path: Path, default: str) -> Any:
     return _FROM_HF[written]
 
 
-def _check_ids(config: dict[str, Any], path: Path) -> None:
-    for field, ours in (("pad_token_id", 0), ("eos_token_id", 1), ("decoder_start_token_id", 0)):
-        if config.get(field, ours) not in (ours, [ours], None):
-            raise CheckpointError(path, f"{field} is {config[field]}; T5-family models have {ours}")
+def check_id(config: Mapping[str, Any], path: Path, field: str, ours: int) -> None:
+    """Raise CheckpointError where a config.json names another special id than the model has."""
+    if config.get(field, ours) not in (ours, [ours], None):
+        raise CheckpointError(path, f"{field} is {config[field]}; this model has {ours}")
 
 
 class _Reader:

@@ -42,6 +42,13 @@ def tokenizer_files(
     return _spiece_files(vocabulary, spiece_model)
 
 
+def eos_id(vocabulary: Vocabulary, spiece_model: bytes | None) -> int:
+    """The id that ends a sequence."""
+    if isinstance(vocabulary, Bytes) or spiece_model is None:
+        return ByteVocabulary.eos_id
+    return spiece.parse(spiece_model, vocabulary.path).eos_id
+
+
 def spiece_sentinels(vocabulary: SentencePiece, model: Spiece) -> dict[int, int]:
     """Number of a sentinel -> its id, from the model's own pieces or appended after them (last one first)."""
     own = {
@@ -88,7 +95,7 @@ def fast_byte_tokenizer(vocabulary: Bytes) -> dict[str, Any]:
         "added_tokens": [{"id": index, **_added(text, strip=index < 3)} for index, text in sorted(added.items())],
         "normalizer": None,
         "pre_tokenizer": None,
-        "post_processor": _append_eos(),
+        "post_processor": _append_eos(ByteVocabulary.eos_id),
         "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
         "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "vocab": vocab, "merges": []},
     }
@@ -133,7 +140,7 @@ def fast_tokenizer(model: Spiece, sentinels: dict[int, int]) -> dict[str, Any]:
         "normalizer": _normalizer(model),
         # spaces become U+2581 here; the text already begins with one
         "pre_tokenizer": {**_metaspace("never"), "split": model.split_by_whitespace},
-        "post_processor": _append_eos(),
+        "post_processor": _append_eos(model.eos_id),
         "decoder": _metaspace("always"),
         "model": _algorithm(model, _piece_names(model, sentinels)),
     }
@@ -143,9 +150,16 @@ def _piece_names(model: Spiece, sentinels: dict[int, int]) -> list[tuple[str, fl
     """Pieces as Hugging Face names them: sentinels without U+2581, as its users write them."""
     names = [(piece.text, piece.score) for piece in model.pieces]
     names += [("", 0.0)] * (max(sentinels.values(), default=0) + 1 - len(names))
+    for text, index in _special_ids(model).items():
+        names[index] = (text, names[index][1])
     for number, index in sentinels.items():
         names[index] = (f"<extra_id_{number}>", 0.0)
     return names
+
+
+def _special_ids(model: Spiece) -> dict[str, int]:
+    """Ids by Hugging Face's names."""
+    return {"<pad>": 0, "</s>": model.eos_id, "<unk>": model.unk_id}
 
 
 def _added_tokens(model: Spiece, sentinels: dict[int, int]) -> list[dict[str, Any]]:
@@ -155,7 +169,7 @@ def _added_tokens(model: Spiece, sentinels: dict[int, int]) -> list[dict[str, An
     like the piece with U+2581. A sentinel without U+2581 stays an ordinary piece: only so are the ids those of
     SentencePiece.
     """
-    tokens = [{"id": index, **_added(text)} for index, text in enumerate(("<pad>", "</s>", "<unk>"))]
+    tokens = [{"id": index, **_added(text)} for text, index in _special_ids(model).items()]
     for _, index in sorted(sentinels.items(), key=lambda item: item[1]):
         piece = model.pieces[index].text if index < len(model.pieces) else "\u2581"
         if piece.startswith("\u2581"):
@@ -180,7 +194,7 @@ def _normalizer(model: Spiece) -> dict[str, Any]:
 def _algorithm(model: Spiece, names: list[tuple[str, float]]) -> dict[str, Any]:
     if model.algorithm == "unigram":
         vocab = [[text, score] for text, score in names]
-        return {"type": "Unigram", "unk_id": 2, "vocab": vocab, "byte_fallback": model.byte_fallback}
+        return {"type": "Unigram", "unk_id": model.unk_id, "vocab": vocab, "byte_fallback": model.byte_fallback}
     if model.algorithm == "bpe":
         return {
             "type": "BPE",
@@ -204,14 +218,14 @@ def _merges(names: list[tuple[str, float]]) -> list[list[str]]:
     return [[left, right] for *_, left, right in sorted(merges)]
 
 
-def _append_eos() -> dict[str, Any]:
+def _append_eos(eos_id: int) -> dict[str, Any]:
     eos = {"SpecialToken": {"id": "</s>", "type_id": 0}}
     first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     return {
         "type": "TemplateProcessing",
         "single": [first, eos],
         "pair": [first, eos, second, eos],
-        "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}},
+        "special_tokens": {"</s>": {"id": "</s>", "ids": [eos_id], "tokens": ["</s>"]}},
     }
 
 

@@ -102,6 +102,8 @@ def _read_settings(folder: Path) -> tuple[Settings, dict[str, Entry]]:
     tied, tie_note = hf_tie.decide_tie(entries, model, config, path)
     model = dataclasses.replace(model, tie_embeddings=tied, name=_published_name(model, tied))
     found = read_vocabulary(folder, config, entries)
+    eos_id = hf_tokenizer.eos_id(found.vocabulary, _spiece_content(found.vocabulary))
+    hf_config.check_id(config, path, "eos_token_id", eos_id)
     notes = tuple(note for note in (tie_note, found.note) if note)
     return Settings(model, found.vocabulary, notes), entries
 
@@ -160,7 +162,8 @@ def write_folder(folder: Path, source: "Source", *, name: str, max_shard_bytes: 
     spiece_model = _spiece_content(vocabulary)
     if isinstance(vocabulary, SentencePiece):
         vocabulary = resolve(vocabulary)
-    config = hf_config.to_config(model, hf_tokenizer.tokenizer_class(vocabulary))
+    eos_id = hf_tokenizer.eos_id(vocabulary, spiece_model)
+    config = hf_config.to_config(model, hf_tokenizer.tokenizer_class(vocabulary), eos_id)
     card = model_card(
         model,
         vocabulary,
@@ -171,7 +174,7 @@ def write_folder(folder: Path, source: "Source", *, name: str, max_shard_bytes: 
     )
     files: dict[str, bytes] = {
         CONFIG_NAME: hf_tokenizer.to_json(config),
-        "generation_config.json": hf_tokenizer.to_json(hf_config.generation_config()),
+        "generation_config.json": hf_tokenizer.to_json(hf_config.generation_config(eos_id)),
         **hf_tokenizer.tokenizer_files(vocabulary, spiece_model, model_type=config["model_type"]),
         "README.md": card.encode("utf-8"),
     }

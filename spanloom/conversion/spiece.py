@@ -29,6 +29,8 @@ class Spiece:
     """A SentencePiece model."""
 
     pieces: tuple[Piece, ...]
+    eos_id: int
+    unk_id: int
     algorithm: str
     """unigram, bpe, word or char."""
     byte_fallback: bool
@@ -63,6 +65,8 @@ def _parse(data: memoryview) -> Spiece:
         raise ValueError("pieces or the trainer's settings, which stand after them, are missing")
     return Spiece(
         pieces=tuple(pieces),
+        eos_id=_number(trainer.get(42, 2)),
+        unk_id=_number(trainer.get(40, 0)),
         algorithm=_ALGORITHMS[trainer.get(3, 1)],
         byte_fallback=bool(trainer.get(35, 0)),
         split_by_whitespace=bool(trainer.get(22, 1)),
@@ -76,6 +80,12 @@ def _parse(data: memoryview) -> Spiece:
 def _piece(values: dict[int, int | memoryview]) -> Piece:
     (score,) = struct.unpack("<f", _message(values.get(2, memoryview(bytes(4)))))
     return Piece(bytes(_message(values[1])).decode("utf-8"), score)
+
+
+def _number(value: int | memoryview) -> int:
+    if not isinstance(value, int):
+        raise ValueError("a message where a number belongs")
+    return value
 
 
 def _message(value: int | memoryview) -> memoryview:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jax
 import pytest
+import sentencepiece
 from golden_data import shared_dir
 
 from spanloom.conversion import convert, hf_weights, huggingface, parity
@@ -257,3 +258,31 @@ def test_the_card_knows_every_source(tmp_path, tiny, make_source, source, object
 
 def test_convert_names_what_it_exports():
     assert set(convert.__all__) >= {"convert_to_hf", "Report", "source_from_hf"}
+
+
+def test_special_ids_are_those_of_the_vocabulary(tmp_path, tiny, make_source):
+    (tmp_path / "text.txt").write_text("a small text of a few words\n" * 20)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text.txt"),
+        model_prefix=str(tmp_path / "other"),
+        minloglevel=2,
+        vocab_size=40,
+        hard_vocab_limit=False,
+        pad_id=0,
+        unk_id=1,
+        bos_id=2,
+        eos_id=3,
+    )
+    out = tmp_path / "out"
+    convert_to_hf(make_source(tiny, SentencePiece(str(tmp_path / "other.model"))), out)
+    for name in ("config.json", "generation_config.json"):
+        assert json.loads((out / name).read_text())["eos_token_id"] == 3
+    tokenizer = json.loads((out / "tokenizer.json").read_text())
+    assert tokenizer["model"]["unk_id"] == 1
+    assert tokenizer["post_processor"]["special_tokens"]["</s>"]["ids"] == [3]
+    assert source_from_hf(out).vocabulary.path == str(out / "spiece.model")
+
+    config = json.loads((out / "config.json").read_text())
+    (out / "config.json").write_text(json.dumps(config | {"eos_token_id": 1}))
+    with pytest.raises(CheckpointError, match="eos_token_id is 1; this model has 3"):
+        source_from_hf(out)

@@ -37,7 +37,7 @@ def write(folder: Path, vocabulary: Vocabulary, vocab_size: int, name: str = "t5
     folder.mkdir()
     content = Path(vocabulary.path).read_bytes() if isinstance(vocabulary, SentencePiece) else None
     model = Model(vocab_size, 8, 8, 1, 8, 1, 1, name=name, per_layer_position_bias=name.startswith("umt5"))
-    config = hf_config.to_config(model, tokenizer_class(vocabulary))
+    config = hf_config.to_config(model, tokenizer_class(vocabulary), build(vocabulary).eos_id)
     for file, data in tokenizer_files(vocabulary, content, model_type=config["model_type"]).items():
         (folder / file).write_bytes(data)
     (folder / "config.json").write_text(json.dumps(config))
@@ -54,11 +54,11 @@ def check(
     report, _ = hugging_face(tmp_path, cases, {})
     for name, (settings, _) in vocabularies.items():
         vocabulary = build(settings)
-        assert report[name]["special"] == [0, 1, 2]
+        assert report[name]["special"] == [vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id]
         assert report[name]["length"] >= vocabulary.size, name
         assert report[name]["sentinel"] == vocabulary.sentinels[0]
         for text, theirs in zip(texts, report[name]["ids"], strict=True):
-            assert theirs == [*ours(vocabulary, settings, text), 1], (name, text)
+            assert theirs == [*ours(vocabulary, settings, text), vocabulary.eos_id], (name, text)
 
 
 def ours(vocabulary, settings: Vocabulary, text: str) -> list[int]:
@@ -129,11 +129,7 @@ def train(folder: Path, name: str, **options) -> str:
         input=str(text),
         model_prefix=str(folder / name),
         minloglevel=2,
-        pad_id=0,
-        eos_id=1,
-        unk_id=2,
-        bos_id=-1,
-        **options,
+        **{"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1} | options,
     )
     return str(folder / f"{name}.model")
 
@@ -152,6 +148,7 @@ def test_custom_models(tmp_path, hugging_face):
         ),
         "identity": (SentencePiece(train(tmp_path, "identity", normalization_rule_name="identity", **common)), "t5_x"),
         "glued": (SentencePiece(train(tmp_path, "glued", user_defined_symbols=glued, **common)), "t5_x"),
+        "ids": (SentencePiece(train(tmp_path, "ids", unk_id=1, bos_id=2, eos_id=3, **common)), "t5_x"),
         "bpe": (SentencePiece(train(tmp_path, "bpe", model_type="bpe", vocab_size=330)), "t5_x"),
     }
     check(tmp_path, hugging_face, vocabularies)
