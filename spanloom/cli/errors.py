@@ -1,5 +1,6 @@
 """How a command ends badly: one clear message, a traceback only where it helps, and the exit code."""
 
+import errno
 import os
 import sys
 import traceback
@@ -50,6 +51,25 @@ def _is_ours(error: BaseException) -> bool:
     return isinstance(error, ValueError) and bool(frames) and _PACKAGE in Path(frames[-1].filename).resolve().parents
 
 
+_FIXES = {
+    errno.ENOSPC: "The disk is full: free some room",
+    errno.EDQUOT: "Your share of the disk is used up: free some room",
+    errno.EACCES: "Give yourself the right to read and write there, or choose another place",
+    errno.EPERM: "Give yourself the right to read and write there, or choose another place",
+    errno.EROFS: "Nothing can be written there: choose another place (--out)",
+    errno.EISDIR: "A folder stands where a file belongs: move it away or choose another place",
+    errno.ENOTDIR: "A file stands where a folder belongs: move it away or choose another place",
+    errno.EEXIST: "Something else stands there: move it away or choose another place",
+    errno.ENOENT: "Check the path",
+    errno.ENAMETOOLONG: "Choose a shorter name",
+    errno.EMFILE: "Too many files are open: raise the limit (ulimit -n)",
+    errno.EIO: "The disk or the mount fails: check it",
+}
+
+
 def _text(error: BaseException) -> str:
     text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and type(error).__module__ == "builtins" and error.strerror and error.filename:
+        fix = _FIXES.get(error.errno or 0)
+        return f"{error.filename}: {error.strerror}" + (f". {fix}." if fix else "")
     return text if _is_ours(error) else f"{type(error).__name__}: {text}"

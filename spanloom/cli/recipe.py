@@ -19,7 +19,7 @@ from spanloom.cli.errors import CommandError, UsageError
 from spanloom.settings.kinds import parts
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
-from spanloom.settings.serialize import SettingsError, from_json
+from spanloom.settings.serialize import SettingsError, from_json, to_json
 
 RUN_FILE = "run.json"
 
@@ -59,6 +59,10 @@ class Recipe:
 
 def find(word: str) -> Recipe:
     """The recipe that a word on the command line stands for. Raises UsageError, naming the nearest recipe."""
+    if not word:
+        raise UsageError(
+            "the recipe is empty: give a name that `spanloom recipes` lists, a .py file or a run directory"
+        )
     shipped = recipes.shipped()
     name = word.replace("-", "_")
     path = Path(word)
@@ -124,7 +128,7 @@ def _load(path: Path, name: str) -> Any:
     sys.path.insert(0, str(path.resolve().parent))  # a recipe may import its neighbours
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _located(path, error) from error
     return module
 
@@ -144,7 +148,7 @@ def _parameters(path: Path, function: Callable[..., Any]) -> typing.Iterator[Par
             raise RecipeError(f"{path}: recipe(*{p.name}) cannot be flags; name the parameters one by one")
         if p.name not in hints:
             raise RecipeError(
-                f"{path}:{function.__code__.co_firstlineno}: parameter {p.name!r} of recipe() has no type; "
+                f"{path}:{_first_line(function)}: parameter {p.name!r} of recipe() has no type; "
                 f"a flag needs one, such as `{p.name}: int = 3`"
             )
         yield Parameter(p.name, hints[p.name], p.default, helps.get(p.name, ""))
@@ -176,19 +180,30 @@ def _call(path: Path, function: Callable[..., Any], values: dict[str, Any]) -> R
         if _ships(path):
             raise UsageError(str(error)) from error  # it can only be a parameter's value
         raise _located(path, error, function) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _located(path, error, function) from error
+    where = f"{path}:{_first_line(function)}"
     if not isinstance(run, Run):
-        where = f"{path}:{function.__code__.co_firstlineno}"
         raise RecipeError(f"{where}: recipe() returned {type(run).__name__}, and must return a spanloom Run")
-    return run
+    try:
+        checked = from_json(to_json(run))  # dataclasses check no types; lists become tuples
+    except SettingsError as error:
+        raise RecipeError(f"{where}: recipe() returned a Run with a value of the wrong type: {error}") from None
+    assert isinstance(checked, Run)
+    return checked
 
 
-def _located(path: Path, error: Exception, function: Callable[..., Any] | None = None) -> RecipeError:
+def _first_line(function: Callable[..., Any]) -> int:
+    """The line on which a function begins; 1 for callables that are none, such as classes."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return 1 if code is None else int(code.co_firstlineno)
+
+
+def _located(path: Path, error: BaseException, function: Callable[..., Any] | None = None) -> RecipeError:
     """The error as one message that begins with the line of the recipe file it came from."""
-    line = function.__code__.co_firstlineno if function else 1
+    line = _first_line(function) if function else 1
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == path.name:
-        return RecipeError(f"{path}:{error.lineno}: {error.msg}: {(error.text or '').strip()}")
+        return RecipeError(f"{path}:{error.lineno or 1}: {error.msg}: {(error.text or '').strip()}")
     code = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == str(path) or Path(frame.filename).resolve() == path.resolve():
@@ -197,7 +212,7 @@ def _located(path: Path, error: Exception, function: Callable[..., Any] | None =
     return RecipeError(f"{path}:{line}: {message}{_unexpected_field(error)}" + (f"\n    {code}" if code else ""))
 
 
-def _unexpected_field(error: Exception) -> str:
+def _unexpected_field(error: BaseException) -> str:
     """The nearest field where a settings class was given one that it does not have."""
     match = re.match(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
     classes = {Run.__name__: Run, **{c.__name__: c for part in parts() for c in part.kinds.values()}}

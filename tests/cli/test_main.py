@@ -140,3 +140,20 @@ def test_a_closed_pipe_is_no_error():
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("spanloom ")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            NotADirectoryError(20, "Not a directory", "a/b"),
+            "a/b: Not a directory. A file stands where a folder belongs",
+        ),
+        (PermissionError(13, "Permission denied", "a/b"), "a/b: Permission denied. Give yourself the right"),
+        (OSError(28, "No space left on device", "a/b"), "a/b: No space left on device. The disk is full: free some"),
+        (OSError(30, "Read-only file system", "a/b"), "a/b: Read-only file system. Nothing can be written there"),
+    ],
+)
+def test_what_the_file_system_refuses_comes_with_a_fix(error, message, capsys):
+    assert report(error, debug=False) == 1
+    assert message in capsys.readouterr().err

@@ -100,3 +100,55 @@ def test_errors_name_file_and_line(tmp_path, old, new, message):
     assert old in GOOD
     with pytest.raises(RecipeError, match=message):
         find(write(tmp_path, GOOD.replace(old, new))).make()
+
+
+WRONG = """
+from dataclasses import replace
+from spanloom.recipes.pretrain import recipe as base
+
+def recipe():
+    run = base(text=("a.txt",), model="byt5_tiny")
+    return replace(run, {change})
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("steps='30'", "steps: must be int, not '30'"),
+        ("batch_size=2.5", "batch_size: must be int, not 2.5"),
+        ("task=None", "task: must be an object"),
+        (
+            "task=replace(run.task, source=replace(run.task.source, files='a.txt'))",
+            "files: must be a list, not 'a.txt'",
+        ),
+        ("task=replace(run.task, source=replace(run.task.source, errors='ignore'))", "errors: must be one of strict"),
+        ("start=__import__('pathlib').Path('x')", "plain data only, not PosixPath"),
+    ],
+)
+def test_values_of_the_wrong_type_are_named(tmp_path, change, message):
+    recipe = find(write(tmp_path, WRONG.format(change=change)))
+    with pytest.raises(RecipeError, match=rf"mine\.py:5: recipe\(\) returned a Run .*{message}"):
+        recipe.make()
+
+
+def test_a_list_serves_where_a_tuple_is_meant(tmp_path):
+    change = "task=replace(run.task, source=replace(run.task.source, files=['a.txt', 'b.txt']))"
+    assert find(write(tmp_path, WRONG.format(change=change))).make().task.source.files == ("a.txt", "b.txt")
+
+
+def test_a_recipe_that_ends_the_process_is_an_error(tmp_path):
+    with pytest.raises(RecipeError, match=r"mine\.py:1: SystemExit: 0"):
+        find(write(tmp_path, "raise SystemExit(0)"))
+    with pytest.raises(RecipeError, match=r"mine\.py:2: SystemExit"):
+        find(write(tmp_path, "def recipe():\n    raise SystemExit\n")).make()
+
+
+def test_a_class_is_no_recipe(tmp_path):
+    with pytest.raises(RecipeError, match="returned recipe, and must return"):
+        find(write(tmp_path, "class recipe: pass")).make()
+
+
+def test_an_empty_name_is_no_recipe():
+    with pytest.raises(UsageError, match="the recipe is empty"):
+        find("")
