@@ -26,27 +26,27 @@ class Prediction:
 
 
 def predictions(
-    params: Any, model: Model, vocabulary: Vocabulary, batches: Iterable[Mapping[str, Any]], max_length: int = 0
+    params: Any, model: Model, vocabulary: Vocabulary, batches: Iterable[Mapping[str, Any]]
 ) -> Iterable[Prediction]:
     """What the model makes of each example of `batches` (fields as the pipeline makes them; filled-in rows left out).
 
-    At most `max_length` tokens are written; 0: as many as the targets are wide. One program for each shape of batch.
+    At most as many tokens are written as the targets are wide. One program for each shape of batch.
     """
     for batch in batches:
         targets_BxT = np.asarray(batch["decoder_target_tokens"])
         real_B = np.asarray(batch["decoder_loss_weights"]).any(axis=1)
-        length = max_length or targets_BxT.shape[1]
-        written_BxT = np.asarray(greedy(params, model, batch["encoder_input_tokens"], length, eos_id=vocabulary.eos_id))
+        inputs_BxS, width = batch["encoder_input_tokens"], targets_BxT.shape[1]
+        written_BxT = np.asarray(greedy(params, model, inputs_BxS, width, eos_id=vocabulary.eos_id))
         for row in np.flatnonzero(real_B):
-            inputs = np.trim_zeros(np.asarray(batch["encoder_input_tokens"][row]), "b")
+            inputs = np.trim_zeros(np.asarray(inputs_BxS[row]), "b")
             yield Prediction(*(vocabulary.decode(ids) for ids in (inputs, targets_BxT[row], written_BxT[row])))
 
 
 def exact_match(
-    params: Any, model: Model, vocabulary: Vocabulary, batches: Iterable[Mapping[str, Any]], max_length: int = 0
+    params: Any, model: Model, vocabulary: Vocabulary, batches: Iterable[Mapping[str, Any]]
 ) -> tuple[float, list[Prediction]]:
     """The share of examples that are right, 0 to 1, and all predictions. Raises ValueError if there is no example."""
-    made = list(predictions(params, model, vocabulary, batches, max_length))
+    made = list(predictions(params, model, vocabulary, batches))
     if not made:
         raise ValueError("there are no held-out examples to compare; keep some out of training")
     return sum(prediction.correct for prediction in made) / len(made), made

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spanloom.model.decoding import greedy
+from spanloom.pipeline.data import TextExample
 from spanloom.settings.model import Model
 from spanloom.vocabularies.vocabulary import Ids, Vocabulary
 
@@ -28,7 +29,7 @@ class Piece:
 
 
 def fill_examples(
-    params: Any, model: Model, vocabulary: Vocabulary, examples: Sequence[Any], targets_length: int
+    params: Any, model: Model, vocabulary: Vocabulary, examples: Sequence[TextExample], targets_length: int
 ) -> list[list[Piece]]:
     """The pieces of each of `examples` (as `Dataset.text_examples` gives them), with the model's greedy guesses.
 

@@ -58,11 +58,6 @@ class Factoring:
         return bool(self.rows)
 
 
-def layer_dims(axes: tuple[str, ...]) -> tuple[int, ...]:
-    """Positions of the axes along which layers are stacked, wherever they stand."""
-    return tuple(i for i, axis in enumerate(axes) if axis in LAYER_AXES)
-
-
 def inner_dims(axes: tuple[str, ...]) -> tuple[int, ...]:
     """Positions of the axes of one layer."""
     return tuple(i for i, axis in enumerate(axes) if axis not in LAYER_AXES)

@@ -62,11 +62,6 @@ def uniform_below(hashes: UInt64Array, bound: npt.ArrayLike) -> UInt64Array:
     return _high_word(hashes, bound.astype(np.uint64))
 
 
-def uniform_float(hashes: UInt64Array) -> npt.NDArray[np.float64]:
-    """Map uniform 64-bit hashes to float64 in [0, 1), in steps of 2**-53."""
-    return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
 def permute_index(index: npt.ArrayLike, n: int, key: int) -> npt.NDArray[np.int64]:
     """Where a random permutation of [0, n) sends each index, without making the permutation: a global shuffle.
 

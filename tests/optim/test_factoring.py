@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from spanloom.optim.factoring import STANDARD_RULES, Factoring, by_rules, by_size, inner_dims, is_matrix, layer_dims
+from spanloom.optim.factoring import STANDARD_RULES, Factoring, by_rules, by_size, inner_dims, is_matrix
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def test_logical_rules_refuse_what_they_do_not_know():
 
 
 def test_layers_and_matrices():
-    assert layer_dims(("embed", "layers", "mlp")) == (1,)
-    assert layer_dims(("stack", "layers")) == (0, 1)
+    assert inner_dims(("embed", "layers", "mlp")) == (0, 2)
+    assert inner_dims(("stack", "layers")) == ()
     assert is_matrix(Spec((2, 3, 4), ("layers", "embed", "mlp")))
     assert not is_matrix(Spec((2, 3), ("layers", "embed")))
     assert not is_matrix(Spec((), ()))
