@@ -1,6 +1,7 @@
 """What a user sees once the last step is done: how good the model is, what it says, where it lies, what to try next."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,11 +162,12 @@ def _is_export_of(folder: Path, checkpoint: Path) -> bool:
 
 
 def _next_commands(run: Run, directory: Path, step: int) -> None:
+    place = shlex.quote(str(directory))
     print("\nwhat to try next:")
     if isinstance(run.task.objective, SpanCorruption):
-        print(f'  spanloom fill {directory} --text "This function <mask> a list."')
-    print(f"  spanloom train {directory} --steps {2 * max(run.steps, step, 1)}")
+        print(f'  spanloom fill {place} --text "This function <mask> a list."')
+    print(f"  spanloom train {place} --steps {2 * max(run.steps, step, 1)}")
     if isinstance(run.task.objective, SpanCorruption):
-        print(f"  spanloom finetune --data pairs.tsv --start {directory} --out runs/finetuned")
+        print(f"  spanloom finetune --data pairs.tsv --start {place} --out runs/finetuned")
     else:
-        print(f"  spanloom convert {directory} {directory}-best --to hf --which best")
+        print(f"  spanloom convert {place} {shlex.quote(f'{directory}-best')} --to hf --which best")

@@ -137,7 +137,7 @@ def _write(start: Start, command: Sequence[str], recipe_source: Path | None, **m
         **more,
     }
     with open(start.directory / COMMANDS_FILE, "a", encoding="utf-8") as file:
-        file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        file.write(json.dumps(entry) + "\n")  # ASCII: words may hold bytes that are no UTF-8
 
 
 def _write_text(path: Path, text: str) -> None:

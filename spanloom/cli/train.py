@@ -75,8 +75,10 @@ def start_run(command: Command, words: Sequence[str]) -> None:
 
 
 def output_directory(command: Command) -> Path:
-    """--out, the run directory that goes on, or runs/NAME."""
+    """--out, the run directory that goes on, or runs/NAME. Raises UsageError for an empty name."""
     recipe = command.recipe
+    if "out" in command.asked and not (command.run.out or "").strip():
+        raise UsageError("--out is empty: name a directory, or leave it out (is a variable of the shell unset?)")
     if "out" in command.asked and command.run.out:
         return Path(command.run.out)
     if recipe.directory is not None:

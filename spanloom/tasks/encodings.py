@@ -34,9 +34,12 @@ def codec_name(encoding: str) -> str:
         "".encode(encoding)  # refuses codecs that are none of text, such as hex
     except LookupError as error:
         names = sorted({name.replace("_", "-") for name in (*aliases, *aliases.values())})
-        near = difflib.get_close_matches(encoding.lower().replace("_", "-"), names, n=1, cutoff=0.5)
+        name = encoding.lower().replace("_", "-")
+        near = [near for near in difflib.get_close_matches(name, names, n=2, cutoff=0.5) if near != name]
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise BadInputError("encoding", f"{encoding!r} is no text encoding that Python knows{hint}") from error
+        unknown = BadInputError("encoding", f"{encoding!r} is no text encoding that Python knows{hint}")
+        unknown.is_final = True  # it is the setting that is wrong: no file is to be left out for it
+        raise unknown from error
     return "utf-8" if info.name == "utf-8-sig" else info.name
 
 

@@ -57,6 +57,8 @@ def format_of(path: str, asked: str) -> str:
 
 
 def _matches(pattern: str) -> list[str]:
+    if not pattern.strip():
+        raise BadInputError("files", "one name is empty", "Name paths or globs (is a variable of the shell unset?)")
     if "://" in pattern:
         raise BadInputError(pattern, "remote paths are not read", "Copy the files to a local disk, or mount them")
     path = os.path.expanduser(pattern)

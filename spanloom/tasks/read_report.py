@@ -20,7 +20,7 @@ class BadInputError(ValueError):
         self.reason = reason or what
         self.is_final = False
         """Set once the settings decided that it stops the reading."""
-        super().__init__(". ".join(part.rstrip(".") for part in (f"{where}: {what}", fix) if part) + ".")
+        super().__init__(" ".join(_ended(part) for part in (f"{where}: {what}", fix) if part))
 
 
 @dataclass
@@ -129,6 +129,11 @@ class Intake:
             if error.is_final:
                 raise
             self.refuse(error)
+
+
+def _ended(sentence: str) -> str:
+    """With a full stop, unless it ends already: in '...', a question mark or its own full stop."""
+    return sentence if sentence.endswith((".", "?")) else sentence + "."
 
 
 def _plural(count: int, noun: str) -> str:

@@ -135,3 +135,17 @@ def test_extending_past_a_decay_to_zero_is_refused(loop, capfd):
     assert main(["train", "a", "--steps", "9", "--schedule.decay-steps", "9"]) == 1
     more = ["--schedule.decay-steps", "9", "--accept-change", "schedule.decay_steps"]
     assert main(["train", "a", "--steps", "9", *more]) == 0
+
+
+@pytest.mark.parametrize("command", ["train", "cache"])
+def test_an_empty_out_is_no_directory(loop, capfd, command):
+    assert main([command, "quickstart", "--out", ""]) == 2
+    assert "--out is empty" in capfd.readouterr().err
+    assert not loop.calls
+
+
+def test_a_name_that_is_no_utf8_is_written_down_all_the_same(loop, tmp_path):
+    name = b"caf\xe9".decode("utf-8", "surrogateescape")  # how Python has a byte that the locale cannot read
+    assert main(["train", "quickstart", "--out", str(tmp_path / name)]) == 0
+    (line,) = (tmp_path / name / "commands.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["command"][-1].endswith(name)

@@ -100,3 +100,9 @@ def test_formats_by_name(name, kind):
 def test_an_unknown_ending_asks_for_the_format():
     with pytest.raises(BadInputError, match=r"does not tell the format \(its ending is '.neg'.*--format txt"):
         format_of("rt-polarity.neg", "auto")
+
+
+def test_an_empty_name_is_said_to_be_empty():
+    for name in ("", "  "):
+        with pytest.raises(BadInputError, match="one name is empty"):
+            list_files([name])

@@ -44,3 +44,8 @@ def test_file_errors_add_their_advice_once():
     assert str(failure.value).count("--errors skip") == 1
     with Intake(ReadReport(), "skip").file_errors():
         raise BadInputError("a", "damaged")
+
+
+def test_sentences_keep_their_own_ends():
+    assert str(BadInputError("a", "holds b, ...", "Check it")) == "a: holds b, ... Check it."
+    assert str(BadInputError("a", "no c; did you mean 'd'?", "Name it.")) == "a: no c; did you mean 'd'? Name it."

@@ -297,3 +297,17 @@ def test_plain_text_is_read_fast(tmp_path):
     rate = report.bytes / (time.process_time() - start) / 1e6
     print(f"{rate:.0f} MB/s")
     assert rate > 30, "a tenth of what a quiet core does"
+
+
+def test_an_unknown_encoding_is_never_skipped_and_no_codec_is_proposed_that_was_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"text\n")
+    for name in ("utf-88", "rot13", ""):
+        with pytest.raises(BadInputError, match="no text encoding") as caught:
+            list(
+                read_examples(
+                    TextFiles((str(path),), encoding=name, errors="skip", heldout_share=0), "train", ReadReport()
+                )
+            )
+        assert "--errors" not in str(caught.value)
+        assert f"did you mean {name!r}" not in str(caught.value)
