@@ -1,4 +1,4 @@
-"""Reading the folders golden/t5x/models/*, for the tests of the model. The layout is described in that folder's README."""
+"""Reading the folders golden/t5x/models/*, for tests; golden/t5x/README.md describes them."""
 
 import json
 from dataclasses import dataclass

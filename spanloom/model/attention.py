@@ -37,35 +37,37 @@ def _attention(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Arr
     return _attention_forward(query, key, value, bias, mask)[0]
 
 
+def _logits(query: jax.Array, key: jax.Array, bias: jax.Array, mask: jax.Array) -> jax.Array:
+    return jnp.einsum("bthd,bshd->bhts", query, key, preferred_element_type=jnp.float32) + bias + mask
+
+
 def _attention_forward(
     query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array, mask: jax.Array
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    """The sum of values is divided by the sum of exponentials, not each weight: (T, D) quotients instead of (T, S).
-
-    Of the (B, H, T, S) arrays, one is kept for the gradient: the exponentials.
-    """
-    logits_BxHxTxS = jnp.einsum("bthd,bshd->bhts", query, key, preferred_element_type=jnp.float32) + bias + mask
-    largest = jax.lax.stop_gradient(jnp.max(logits_BxHxTxS, axis=-1, keepdims=True))
-    powers32 = jnp.exp(logits_BxHxTxS - largest)
-    total_BxTxHx1 = jnp.moveaxis(jnp.sum(powers32, axis=-1), 1, 2)[..., None]
-    powers = powers32.astype(value.dtype)
-    mixed = jnp.einsum("bhts,bshd->bthd", powers, value, preferred_element_type=jnp.float32) / total_BxTxHx1
-    mixed = mixed.astype(value.dtype)
-    return mixed, (query, key, value, bias, powers, total_BxTxHx1, mixed)
+    """The sum of values is divided by the sum of exponentials, not each weight: (T, D) quotients instead of (T, S)."""
+    logits_BxHxTxS = _logits(query, key, bias, mask)
+    largest = jnp.max(logits_BxHxTxS, axis=-1, keepdims=True)
+    powers = jnp.exp(logits_BxHxTxS - largest)
+    total_BxHxTx1 = jnp.sum(powers, axis=-1, keepdims=True)
+    mixed = jnp.einsum("bhts,bshd->bthd", powers.astype(value.dtype), value, preferred_element_type=jnp.float32)
+    mixed = (mixed / jnp.moveaxis(total_BxHxTx1, 1, 2)).astype(value.dtype)
+    return mixed, (query, key, value, bias, mask, largest + jnp.log(total_BxHxTx1), mixed)
 
 
 def _attention_backward(saved: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[Any, ...]:
-    """With weights w = powers / total: d logits = w * (d w - sum over keys of w * d w).
+    """The backward pass of FlashAttention (Dao et al. 2022), not in tiles: no (B, H, T, S) array is kept for it.
 
-    That sum is the product of the output with its gradient (Dao et al. 2022, FlashAttention), and the division by
-    `total` is done to the gradient, so that the (T, S) arrays are read once.
+    The weights are computed again from the kept logarithm of the sums (the barrier stops XLA from keeping the logits
+    after all). d logits = weights * (d weights - sum over keys of weights * d weights), where that sum is the product
+    of the output and its gradient.
     """
-    query, key, value, bias, powers, total, mixed = saved
-    inner_BxTxHx1 = jnp.sum((gradient * mixed).astype(jnp.float32), axis=-1, keepdims=True) / total
-    scaled_BxTxHxD = (gradient / total).astype(value.dtype)
-    value_gradient = jnp.einsum("bhts,bthd->bshd", powers, scaled_BxTxHxD)
-    power_gradient = jnp.einsum("bthd,bshd->bhts", scaled_BxTxHxD, value, preferred_element_type=jnp.float32)
-    logits_gradient = powers * (power_gradient - jnp.moveaxis(inner_BxTxHx1, 1, 2))
+    query, key, value, bias, mask, log_total, mixed = saved
+    inner_BxTxHx1 = jnp.sum((gradient * mixed).astype(jnp.float32), axis=-1, keepdims=True)
+    query, key, gradient = jax.lax.optimization_barrier((query, key, gradient))
+    weights_BxHxTxS = jnp.exp(_logits(query, key, bias, mask) - log_total)
+    value_gradient = jnp.einsum("bhts,bthd->bshd", weights_BxHxTxS.astype(value.dtype), gradient)
+    weights_gradient = jnp.einsum("bthd,bshd->bhts", gradient, value, preferred_element_type=jnp.float32)
+    logits_gradient = weights_BxHxTxS * (weights_gradient - jnp.moveaxis(inner_BxTxHx1, 1, 2))
     bias_gradient = _sum_to(logits_gradient, bias.shape)
     logits_gradient = logits_gradient.astype(query.dtype)
     query_gradient = jnp.einsum("bhts,bshd->bthd", logits_gradient, key)
@@ -102,8 +104,8 @@ def padding_mask(
 ) -> jax.Array:
     """Additive float32 mask: 0 where a query may see a key, MASKED elsewhere. Shape (B, 1, 1 or T, S).
 
-    Keys are seen where valid, in the query's own segment if segments are given, and not later than the query if `causal`.
-    Padding queries see what others see: their outputs are never used.
+    Keys are seen where valid, in the query's own segment if segments are given, and not later than the query if
+    `causal`. Padding queries see what others see: their outputs are never used.
     """
     visible_Bx1xTxS = key_valid_BxS[:, None, None, :]
     if query_segments_BxT is not None and key_segments_BxS is not None:
@@ -118,8 +120,9 @@ def padding_mask(
 def position_bucket(distance: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
     """Bucket of each relative position, key minus query (Raffel et al. 2020, as T5X computes it).
 
-    Half of the buckets (of each direction, if `bidirectional`) are for exact small distances, the rest logarithmic up to `max_distance`.
-    Without `bidirectional`, keys to the right of the query share bucket 0. Integers in and out, computed once on the host.
+    Half of the buckets (of each direction, if `bidirectional`) are for exact small distances, the rest logarithmic up
+    to `max_distance`. Without `bidirectional`, keys to the right of the query share bucket 0. Integers in and out,
+    computed once on the host.
     """
     backwards = -np.asarray(distance, np.int64)
     base = np.zeros_like(backwards)
@@ -139,9 +142,9 @@ def position_bias(
 ) -> jax.Array:
     """Relative-position bias of a stack, float32, shape (1, H, T, S), from a table (heads, buckets).
 
-    The bias depends on key minus query alone. So the table is read for the T + S distances that occur, and row t is that line
-    shifted by t, made by writing the line T times and cutting it into rows one shorter. Its gradient is a sum over
-    rows instead of a scatter into the table for each of the T * S elements.
+    The bias depends on key minus query alone. So the table is read for the T + S distances that occur, and row t is
+    that line shifted by t, made by writing the line T times and cutting it into rows one shorter. Its gradient is a sum
+    over rows instead of a scatter into the table for each of the T * S elements.
     """
     heads, buckets = table_HxN.shape
     width = key_length + query_length

@@ -83,7 +83,7 @@ def advance(params: T5, config: Model, layers: Any, cache: Cache, tokens_B: jax.
         table = params.decoder.relpos_bias if p.relpos_bias is None else p.relpos_bias
         y = rms_norm(x, p.pre_self_attention_layer_norm, config.norm_epsilon)
         keys, values = (
-            _write(cached, split_heads(dense(y, part), config), number, cache.length)
+            _write(cached, split_heads(dense(y, part)[0], config), number, cache.length)
             for cached, part in ((keys, p.self_attention.key), (values, p.self_attention.value))
         )
         bias = _bias_of_row(table, config, room, cache.length)
@@ -208,9 +208,9 @@ def _attend(
     bias: jax.Array | None,
     mask: jax.Array,
 ) -> jax.Array:
-    query = split_heads(dense(x_Bx1xE, layer.query), config)
+    query = split_heads(dense(x_Bx1xE, layer.query)[0], config)
     mixed = attention(query, keys, values, bias, mask)
-    return dense(mixed.reshape(*x_Bx1xE.shape[:2], -1), layer.out)
+    return dense(mixed.reshape(*x_Bx1xE.shape[:2], -1), layer.out)[0]
 
 
 def _bias_of_row(table: PositionBias | None, config: Model, room: int, place: jax.Array) -> jax.Array:

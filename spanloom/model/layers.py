@@ -1,14 +1,13 @@
 """The layers of T5: RMS norm, feed-forward, attention blocks, dropout. Activations are in the type of `x`."""
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from spanloom.model import params as P
+from spanloom.model import params as tree
 from spanloom.model.attention import attention
 from spanloom.settings.model import Model
 
@@ -20,7 +19,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-def rms_norm(x_BxLxE: jax.Array, norm: P.Norm, epsilon: float) -> jax.Array:
+def rms_norm(x_BxLxE: jax.Array, norm: tree.Norm, epsilon: float) -> jax.Array:
     """Divide by the root mean square and scale; no mean, no bias (Zhang and Sennrich 2019). Computed in float32."""
     return _rms_norm(epsilon, x_BxLxE, norm.scale)
 
@@ -49,33 +48,45 @@ def _rms_norm_backward(epsilon: float, saved: tuple[jax.Array, ...], gradient: j
 _rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward)
 
 
-def dense(x: jax.Array, layer: P.Dense) -> jax.Array:
-    """x @ kernel, in the type of x."""
-    return _matmul(x, layer.kernel)
+def dense(x: jax.Array, *layers: tree.Dense) -> tuple[jax.Array, ...]:
+    """x @ kernel for each layer, in the type of x. Layers of one shape are one product: fewer and larger ones are faster.
+
+    `x` is (..., E), every kernel (E, F); returns one (..., F) for each layer.
+    """
+    joined = _matmul(x, tuple(layer.kernel for layer in layers))
+    pieces = jax.lax.split(joined, [1] * len(layers), axis=joined.ndim - 2)  # its gradient is one concatenation
+    return tuple(jnp.squeeze(piece, axis=-2) for piece in pieces)
 
 
 @jax.custom_vjp
-def _matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    return x @ kernel.astype(x.dtype)
+def _matmul(x: jax.Array, kernels: tuple[jax.Array, ...]) -> jax.Array:
+    """(..., E) times K kernels (E, F): (..., K, F)."""
+    return _matmul_forward(x, kernels)[0]
 
 
-def _matmul_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return _matmul(x, kernel), (x, kernel)
+def _matmul_forward(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, Any]:
+    # Stacked beside the width, not along it, so that a sharded width stays sharded.
+    joined_ExKxF = jnp.stack(kernels, axis=1).astype(x.dtype)
+    return jnp.einsum("...e,ekf->...kf", x, joined_ExKxF), (x, kernels)
 
 
-def _matmul_backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The usual gradient, but the narrower operand of the kernel's goes left.
+def _matmul_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    """The usual gradient; the kernels are joined again, for the joined copy would be kept for so long.
 
-    XLA's CPU compiler copies the left operand transposed, and computes it anew, column by column, if it is elementwise:
-    for the gradient of a wide GELU that takes longer than the product itself.
+    For the kernels' gradient the narrower operand goes left: XLA's CPU compiler copies the left one transposed, and
+    computes it anew, column by column, if it is elementwise; for a wide GELU that takes longer than the product.
     """
-    x, kernel = saved
-    x_gradient = jnp.einsum("...f,ef->...e", gradient, kernel.astype(x.dtype))
-    if kernel.shape[0] <= kernel.shape[1]:
-        kernel_gradient = jnp.einsum("...e,...f->ef", x, gradient, preferred_element_type=kernel.dtype)
+    x, kernels = saved
+    kernels, gradient = jax.lax.optimization_barrier((kernels, gradient))
+    joined_ExKxF = jnp.stack(kernels, axis=1).astype(x.dtype)
+    x_gradient = jnp.einsum("...kf,ekf->...e", gradient, joined_ExKxF)
+    fan_in, count, fan_out = joined_ExKxF.shape
+    dtype = kernels[0].dtype
+    if fan_in <= count * fan_out:
+        joined = jnp.einsum("...e,...kf->ekf", x, gradient, preferred_element_type=dtype)
     else:
-        kernel_gradient = jnp.einsum("...f,...e->fe", gradient, x, preferred_element_type=kernel.dtype).T
-    return x_gradient, kernel_gradient
+        joined = jnp.moveaxis(jnp.einsum("...kf,...e->kfe", gradient, x, preferred_element_type=dtype), 2, 0)
+    return x_gradient, tuple(joined[:, i] for i in range(count))
 
 
 _matmul.defvjp(_matmul_forward, _matmul_backward)
@@ -100,17 +111,18 @@ def dropout(x_BxLxE: jax.Array, key: jax.Array | None, rate: float, *, same_alon
     return x_BxLxE if keep is None else x_BxLxE * keep
 
 
-def mlp(x_BxLxE: jax.Array, layer: P.MLP, config: Model, key: jax.Array | None) -> jax.Array:
+def mlp(x_BxLxE: jax.Array, layer: tree.MLP, config: Model, key: jax.Array | None) -> jax.Array:
     """Feed-forward layer, gated if it has two activations (Shazeer 2020)."""
     branches = (layer.wi_0, layer.wi_1) if layer.wi is None else (layer.wi,)
-    hidden_BxLxF = activate(config.activations, *(dense(x_BxLxE, branch) for branch in branches if branch))
-    return dense(dropout(hidden_BxLxF, key, config.dropout), layer.wo)
+    hidden_BxLxF = activate(config.activations, *dense(x_BxLxE, *(branch for branch in branches if branch)))
+    return dense(dropout(hidden_BxLxF, key, config.dropout), layer.wo)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def activate(activations: tuple[str, ...], *branches: jax.Array) -> jax.Array:
     """Product of the activations of the branches."""
-    return math.prod(ACTIVATIONS[name](x) for name, x in zip(activations, branches, strict=True))
+    parts = [ACTIVATIONS[name](x) for name, x in zip(activations, branches, strict=True)]
+    return functools.reduce(jnp.multiply, parts)
 
 
 def _activate_forward(activations: tuple[str, ...], *branches: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
@@ -137,17 +149,20 @@ def split_heads(x_BxLxHD: jax.Array, config: Model) -> jax.Array:
 def attend(
     x_BxTxE: jax.Array,
     context_BxSxE: jax.Array,
-    layer: P.Attention,
+    layer: tree.Attention,
     config: Model,
     bias_1xHxTxS: jax.Array | None,
     mask_Bx1xTxS: jax.Array,
     key: jax.Array | None,
 ) -> jax.Array:
     """Multi-head attention of `x` to `context` (the same array in self-attention)."""
-    query = split_heads(dense(x_BxTxE, layer.query), config)
-    keys = split_heads(dense(context_BxSxE, layer.key), config)
-    values = split_heads(dense(context_BxSxE, layer.value), config)
+    if x_BxTxE is context_BxSxE:
+        query, keys, values = dense(x_BxTxE, layer.query, layer.key, layer.value)
+    else:
+        (query,) = dense(x_BxTxE, layer.query)
+        keys, values = dense(context_BxSxE, layer.key, layer.value)
+    query, keys, values = (split_heads(x, config) for x in (query, keys, values))
     shape = (*context_BxSxE.shape[:2], config.num_heads, 1)
     keep = keep_mask(key, config.dropout, shape, x_BxTxE.dtype)
     mixed_BxTxHxD = attention(query, keys, values, bias_1xHxTxS, mask_Bx1xTxS, keep)
-    return dense(mixed_BxTxHxD.reshape(*x_BxTxE.shape[:2], -1), layer.out)
+    return dense(mixed_BxTxHxD.reshape(*x_BxTxE.shape[:2], -1), layer.out)[0]

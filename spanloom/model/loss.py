@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from spanloom.model import params as P
+from spanloom.model import params as tree
 from spanloom.model.t5 import Batch, hidden_states
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss, Normalizer
@@ -24,7 +25,7 @@ Metrics = dict[str, jax.Array]
 
 
 class TokenLosses(NamedTuple):
-    """What each target token costs, unweighted, float32 (B, T), and whether the likeliest token was the target."""
+    """What each target token costs, unweighted, float32 (B, T), and whether no token was likelier than the target."""
 
     cross_entropy: jax.Array
     z_loss: jax.Array
@@ -41,20 +42,20 @@ class _Head:
 
 
 def loss_and_metrics(
-    params: P.T5, config: Model, loss: Loss, batch: Batch, dropout_key: jax.Array | None = None
+    params: tree.T5, config: Model, loss: Loss, batch: Batch, dropout_key: jax.Array | None = None
 ) -> tuple[jax.Array, Metrics]:
     """The loss to minimise (float32 scalar) and sums that add up over batches (float32 scalars).
 
     `batch`: int32 (B, S) `encoder_input_tokens`; (B, T) `decoder_target_tokens`, `decoder_input_tokens`; if packed,
-    `encoder_segment_ids` and `decoder_segment_ids`; optional `decoder_loss_weights` (unset: 1 where the target is not padding).
-    Metrics, weighted by the loss weights but not normalised: `loss_sum` (with z-loss), `cross_entropy_sum`, `z_loss_sum`,
-    `correct_sum`, `weight_sum`, and `num_sequences`, the sequences (segments, if packed) that have any weight.
+    `encoder_segment_ids` and `decoder_segment_ids`; optional `decoder_loss_weights` (unset: 1 where the
+    target is not padding). Metrics, weighted by the loss weights but not normalised: `loss_sum` (with z-loss),
+    `cross_entropy_sum`, `z_loss_sum`, `correct_sum`, `weight_sum`, and `num_sequences`, the sequences (segments, if packed) that have any weight.
     """
     return loss_from_hidden(params, config, loss, hidden_states(params, config, batch, dropout_key), batch)
 
 
 def loss_from_hidden(
-    params: P.T5, config: Model, loss: Loss, hidden_BxTxE: jax.Array, batch: Batch
+    params: tree.T5, config: Model, loss: Loss, hidden_BxTxE: jax.Array, batch: Batch
 ) -> tuple[jax.Array, Metrics]:
     """`loss_and_metrics` after the decoder's last norm: head, losses, normaliser."""
     weights_BxT = loss_weights(batch)
@@ -75,7 +76,7 @@ def loss_from_hidden(
 
 
 def token_losses(
-    params: P.T5, config: Model, loss: Loss, batch: Batch, dropout_key: jax.Array | None = None
+    params: tree.T5, config: Model, loss: Loss, batch: Batch, dropout_key: jax.Array | None = None
 ) -> TokenLosses:
     """What each target token of a batch costs, (B, T), unweighted and with no gradient: for evaluation and scoring."""
     hidden_BxTxE = hidden_states(params, config, batch, dropout_key)
@@ -125,7 +126,7 @@ def normalize_weights(normalizer: Normalizer, weights_BxT: jax.Array, per_sequen
 
 
 def head_loss(
-    params: P.T5, config: Model, loss: Loss, hidden_BxTxE: jax.Array, targets_BxT: jax.Array, weights_BxT: jax.Array
+    params: tree.T5, config: Model, loss: Loss, hidden_BxTxE: jax.Array, targets_BxT: jax.Array, weights_BxT: jax.Array
 ) -> tuple[jax.Array, TokenLosses]:
     """Sum over tokens of weight * (cross-entropy + z-loss), from the decoder's output, and each token's losses.
 
@@ -162,8 +163,8 @@ def _forward(
     def step(kernel_gradient: jax.Array, chunk: tuple[jax.Array, ...]) -> tuple[jax.Array, Any]:
         hidden, targets, weights = chunk
         logits = _logits(head, hidden, kernel)
-        tokens, log_z = _token_losses(head, logits, targets)
-        slope = _logits_gradient(head, logits, log_z, targets, weights)
+        tokens, softmax = _token_losses(head, logits, targets)
+        slope = _logits_gradient(head, softmax, targets, weights)
         if head.tied:
             hidden_gradient = jnp.einsum("bcv,ve->bce", slope, kernel)
             kernel_gradient = kernel_gradient + jnp.einsum("bcv,bce->ve", slope, hidden)
@@ -216,10 +217,19 @@ def _logits(head: _Head, hidden_BxCxE: jax.Array, kernel: jax.Array) -> jax.Arra
     return jnp.einsum("bce,ve->bcv" if head.tied else "bce,ev->bcv", hidden_BxCxE, kernel)
 
 
-def _token_losses(head: _Head, logits_BxCxV: jax.Array, targets_BxC: jax.Array) -> tuple[TokenLosses, jax.Array]:
-    """Losses of each token, and log Z (B, C)."""
+class _Softmax(NamedTuple):
+    """exp(logits - largest) (B, C, V), and per token (B, C) their sum and log Z."""
+
+    powers: jax.Array
+    total: jax.Array
+    log_z: jax.Array
+
+
+def _token_losses(head: _Head, logits_BxCxV: jax.Array, targets_BxC: jax.Array) -> tuple[TokenLosses, _Softmax]:
     largest = jnp.max(logits_BxCxV, axis=-1)
-    log_z = jnp.log(jnp.sum(jnp.exp(logits_BxCxV - largest[..., None]), axis=-1)) + largest
+    powers = jnp.exp(logits_BxCxV - largest[..., None])
+    total = jnp.sum(powers, axis=-1)
+    log_z = jnp.log(total) + largest
     target_logit = jnp.take_along_axis(logits_BxCxV, targets_BxC[..., None], axis=-1)[..., 0]
     if head.label_smoothing:
         on, off, constant = _smoothing(head.label_smoothing, logits_BxCxV.shape[-1])
@@ -227,25 +237,17 @@ def _token_losses(head: _Head, logits_BxCxV: jax.Array, targets_BxC: jax.Array) 
         cross_entropy = log_z - expected_logit + constant
     else:
         cross_entropy = log_z - target_logit
-    # The first of the likeliest tokens, as argmax has it; a plain minimum runs much faster than argmax on CPU.
-    vocabulary = logits_BxCxV.shape[-1]
-    index = jax.lax.broadcasted_iota(jnp.int32, logits_BxCxV.shape, 2)
-    likeliest = jnp.min(jnp.where(logits_BxCxV == largest[..., None], index, vocabulary), axis=-1)
-    correct = (likeliest == targets_BxC).astype(jnp.float32)
-    return TokenLosses(cross_entropy, head.z_loss * jnp.square(log_z), correct), log_z
+    correct = (target_logit == largest).astype(jnp.float32)
+    return TokenLosses(cross_entropy, head.z_loss * jnp.square(log_z), correct), _Softmax(powers, total, log_z)
 
 
-def _logits_gradient(
-    head: _Head, logits_BxCxV: jax.Array, log_z_BxC: jax.Array, targets_BxC: jax.Array, weights_BxC: jax.Array
-) -> jax.Array:
+def _logits_gradient(head: _Head, softmax: _Softmax, targets_BxC: jax.Array, weights_BxC: jax.Array) -> jax.Array:
     """Gradient of the weighted token losses in the logits (B, C, V)."""
-    vocabulary = logits_BxCxV.shape[-1]
-    on, off, _ = _smoothing(head.label_smoothing, vocabulary)
-    is_target = jax.lax.broadcasted_iota(jnp.int32, logits_BxCxV.shape, 2) == targets_BxC[..., None]
-    softmax = jnp.exp(logits_BxCxV - log_z_BxC[..., None])
-    wanted = jnp.where(is_target, on, off)
-    slope_of_z = (1 + 2 * head.z_loss * log_z_BxC)[..., None]
-    return (softmax * slope_of_z - wanted) * weights_BxC[..., None]
+    on, off, _ = _smoothing(head.label_smoothing, softmax.powers.shape[-1])
+    scale_BxC = weights_BxC * (1 + 2 * head.z_loss * softmax.log_z) / softmax.total
+    is_target = jax.lax.broadcasted_iota(jnp.int32, softmax.powers.shape, 2) == targets_BxC[..., None]
+    wanted = jnp.where(is_target, (on * weights_BxC)[..., None], (off * weights_BxC)[..., None])
+    return softmax.powers * scale_BxC[..., None] - wanted
 
 
 def _smoothing(share: float, vocabulary: int) -> tuple[float, float, float]:
@@ -262,8 +264,16 @@ def expected_initial_loss(config: Model) -> tuple[float, float]:
     """Band for the first cross-entropy per token, in nats, that the initialisation predicts.
 
     Untied head: the last norm gives the hidden state a root mean square of 1 and the head's weights have variance
-    1 / d_model, so logits are standard normal and E[log Z] = ln V + ln E[exp(N(0, 1))] = ln V + 1/2. The average over a batch moves
-    about it because frequent targets share a logit.
+    1 / d_model, so logits are standard normal and E[log Z] = ln V + ln E[exp(N(0, 1))] = ln V + 1/2. The average over a
+    batch moves about it because frequent targets share a logit.
+
+    Tied head (T5 1.0): the same, but the hidden state still holds the decoder's input token, whose logit is about
+    sqrt(d_model) / sqrt(variance of the residual stream in units of the embedding's). Every layer adds at least 0.4 to
+    that variance (its feed-forward block), so a wide, shallow model with a small vocabulary begins far above ln V;
+    text that repeats its tokens begins a little lower.
     """
     middle = math.log(config.vocab_size) + 0.5
-    return middle - 0.75, middle + 0.75
+    if not config.tie_embeddings:
+        return middle - 0.75, middle + 0.75
+    echo = math.sqrt(config.d_model / (1 + 0.4 * config.num_decoder_layers))
+    return middle - 1.0, float(np.logaddexp(middle, echo)) + 0.75

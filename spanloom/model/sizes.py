@@ -1,6 +1,7 @@
 """Published T5-family sizes by name, and small ones of our own. Imports nothing heavy.
 
-Numbers: Raffel et al. 2020 (T5), the T5 1.1 release notes, Xue et al. 2021 (mT5), Xue et al. 2022 (ByT5), Chung et al. 2023 (umT5).
+Numbers: Raffel et al. 2020 (T5), the T5 1.1 release notes, Xue et al. 2021 (mT5), Xue et al. 2022 (ByT5), Chung et
+al. 2023 (umT5).
 """
 
 import difflib

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from spanloom.model import params as P
+from spanloom.model import params as tree
 from spanloom.model.attention import padding_mask, position_bias
 from spanloom.model.layers import attend, dropout, mlp, rms_norm, subkey
 from spanloom.settings.model import Model
@@ -19,7 +19,7 @@ Batch = Mapping[str, Any]
 
 
 def encode(
-    params: P.T5,
+    params: tree.T5,
     config: Model,
     encoder_input_tokens_BxS: jax.Array,
     *,
@@ -32,7 +32,7 @@ def encode(
 
 
 def decode(
-    params: P.T5,
+    params: tree.T5,
     config: Model,
     encoded_BxSxE: jax.Array,
     encoder_input_tokens_BxS: jax.Array,
@@ -43,14 +43,14 @@ def decode(
     decoder_segment_ids: jax.Array | None = None,
     dropout_key: jax.Array | None = None,
 ) -> jax.Array:
-    """Decoder output (B, T, E) after its last norm, in config.dtype, for known targets. `head_logits` is the next step."""
+    """Decoder output (B, T, E) after its last norm, in config.dtype, for known targets; `head_logits` comes next."""
     embedded = embed(params, config, decoder_input_tokens_BxT)
     tokens = (encoder_input_tokens_BxS, decoder_target_tokens_BxT)
     segments = (encoder_segment_ids, decoder_segment_ids)
     return _decode(params.decoder, config, encoded_BxSxE, embedded, tokens, segments, dropout_key)
 
 
-def hidden_states(params: P.T5, config: Model, batch: Batch, dropout_key: jax.Array | None = None) -> jax.Array:
+def hidden_states(params: tree.T5, config: Model, batch: Batch, dropout_key: jax.Array | None = None) -> jax.Array:
     """Decoder output (B, T, E) for a batch: `encode`, then `decode`."""
     inputs, targets = batch["encoder_input_tokens"], batch["decoder_target_tokens"]
     # One gather for both stacks: its gradient fills the (V, E) table once instead of twice.
@@ -61,18 +61,21 @@ def hidden_states(params: P.T5, config: Model, batch: Batch, dropout_key: jax.Ar
     return _decode(params.decoder, config, encoded, embedded_targets, (inputs, targets), segments, dropout_key)
 
 
-def forward(params: P.T5, config: Model, batch: Batch, dropout_key: jax.Array | None = None) -> jax.Array:
-    """Logits (B, T, V) float32 of a batch with `encoder_input_tokens`, `decoder_input_tokens`, `decoder_target_tokens` and, if packed,
-    `encoder_segment_ids` and `decoder_segment_ids`. For small batches: `spanloom.model.loss` never makes them whole."""
+def forward(params: tree.T5, config: Model, batch: Batch, dropout_key: jax.Array | None = None) -> jax.Array:
+    """Logits (B, T, V) float32 of a batch, for small ones: `spanloom.model.loss` never makes them whole.
+
+    The batch has `encoder_input_tokens`, `decoder_input_tokens`, `decoder_target_tokens` and, if packed,
+    `encoder_segment_ids` and `decoder_segment_ids`.
+    """
     return head_logits(params, config, hidden_states(params, config, batch, dropout_key))
 
 
-def embed(params: P.T5, config: Model, tokens_BxL: jax.Array) -> jax.Array:
-    """Embedding of tokens, (B, L, E) in config.dtype, not scaled. Ids beyond the table give NaN, so they are noticed."""
+def embed(params: tree.T5, config: Model, tokens_BxL: jax.Array) -> jax.Array:
+    """Embedding of tokens, (B, L, E) in config.dtype, not scaled. Ids beyond the table give NaN, to be noticed."""
     return jnp.take(params.token_embedder.embedding, tokens_BxL, axis=0, mode="fill").astype(config.dtype)
 
 
-def head_logits(params: P.T5, config: Model, hidden_BxTxE: jax.Array) -> jax.Array:
+def head_logits(params: tree.T5, config: Model, hidden_BxTxE: jax.Array) -> jax.Array:
     """Logits (B, T, V), computed in float32 whatever the type of the activations."""
     hidden32 = hidden_BxTxE.astype(jnp.float32)
     if params.decoder.logits_dense is not None:
@@ -82,7 +85,7 @@ def head_logits(params: P.T5, config: Model, hidden_BxTxE: jax.Array) -> jax.Arr
 
 
 def stack_bias(
-    table: P.PositionBias | None, config: Model, query_length: int, key_length: int, *, bidirectional: bool
+    table: tree.PositionBias | None, config: Model, query_length: int, key_length: int, *, bidirectional: bool
 ) -> jax.Array | None:
     """Relative-position bias (1, H, T, S) from a stack's table, or from a layer's; None without a table."""
     if table is None:
@@ -97,7 +100,7 @@ def stack_bias(
 
 
 def _encode(
-    encoder: P.Encoder,
+    encoder: tree.Encoder,
     config: Model,
     x_BxSxE: jax.Array,
     tokens_BxS: jax.Array,
@@ -108,7 +111,7 @@ def _encode(
     mask = padding_mask(tokens_BxS > 0, segments_BxS, segments_BxS)
     shared_bias = stack_bias(encoder.relpos_bias, config, length, length, bidirectional=True)
 
-    def layer(x: jax.Array, p: P.EncoderLayer, number: Any) -> jax.Array:
+    def layer(x: jax.Array, p: tree.EncoderLayer, number: Any) -> jax.Array:
         k = subkey(key, number)
         own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=True)
         bias = shared_bias if own_bias is None else own_bias
@@ -127,7 +130,7 @@ def _encode(
 
 
 def _decode(
-    decoder: P.Decoder,
+    decoder: tree.Decoder,
     config: Model,
     encoded_BxSxE: jax.Array,
     x_BxTxE: jax.Array,
@@ -141,7 +144,7 @@ def _decode(
     cross_mask = padding_mask(inputs_BxS > 0, decoder_segments, encoder_segments)
     shared_bias = stack_bias(decoder.relpos_bias, config, length, length, bidirectional=False)
 
-    def layer(x: jax.Array, p: P.DecoderLayer, number: Any) -> jax.Array:
+    def layer(x: jax.Array, p: tree.DecoderLayer, number: Any) -> jax.Array:
         k = subkey(key, number)
         own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=False)
         bias = shared_bias if own_bias is None else own_bias
@@ -175,4 +178,4 @@ def unstack_layers(stacked: Any, depth: int) -> list[Any]:
     """The layers of a stack, one tree each. Their gradient is one concatenation, not a sum of padded arrays."""
     leaves, structure = jax.tree.flatten(stacked)
     pieces = [jax.lax.split(leaf, [1] * depth, axis=0) for leaf in leaves]
-    return [structure.unflatten([jnp.squeeze(piece[i], axis=0) for piece in pieces]) for i in range(depth)]
+    return [jax.tree.unflatten(structure, [jnp.squeeze(piece[i], axis=0) for piece in pieces]) for i in range(depth)]

@@ -23,6 +23,7 @@ from spanloom.settings.serialize import to_json
 from spanloom.training.checkpoint_paths import CHECKPOINTS, clean_up, latest
 from spanloom.training.checkpoints import CheckpointWriter, Facts, restore
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
+from spanloom.training.compiler import return_freed_memory
 from spanloom.training.divergence import all_finite, diverged
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.lock import directory_lock
@@ -102,6 +103,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
         example = data.train.batch(position, run.batch_size)
         rate = learning_rate(run.optimizer, run.schedule)
         train_step = make_train_step(run.model, run.loss, optimizer, rate, run.seed).lower(state, example).compile()
+        return_freed_memory()
         heldout_step = make_heldout_step(run.model, data.vocabulary)
         if cache:
             seal_entries(cache)

@@ -13,6 +13,7 @@ import optax
 from spanloom.model.loss import loss_and_metrics
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss
+from spanloom.training.compiler import compiler_options
 from spanloom.training.state import TrainState
 
 Batch = dict[str, jax.Array]  # T5X's field names; (B, S) and (B, T), int32
@@ -52,4 +53,4 @@ def make_train_step(
         }
         return TrainState(state.step + 1, params, opt_state), metrics
 
-    return jax.jit(train_step, donate_argnames="state")
+    return jax.jit(train_step, donate_argnames="state", compiler_options=compiler_options())

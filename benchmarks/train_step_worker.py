@@ -1,0 +1,164 @@
+"""One contender of benchmarks/train_step.py in a process of its own, so that its peak memory is its own.
+
+Reads commands from stdin, answers on stdout, one JSON object a line: `step` runs one training step, `memory` says the
+peak so far, `peak` measures the machine's matmul speed, an empty line ends it. The first answer says how long compiling
+took.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MODEL = "t5_1_1_small"
+Step = Callable[[], float]
+
+
+def make_batch(batch_size: int, encoder_length: int, decoder_length: int) -> dict[str, np.ndarray]:
+    """Random tokens without padding, the same for every contender."""
+    random = np.random.default_rng(0)
+    targets = random.integers(2, 32100, (batch_size, decoder_length), dtype=np.int32)
+    return {
+        "encoder_input_tokens": random.integers(2, 32100, (batch_size, encoder_length), dtype=np.int32),
+        "decoder_target_tokens": targets,
+        "decoder_input_tokens": np.pad(targets[:, :-1], [(0, 0), (1, 0)]),
+        "decoder_loss_weights": np.ones_like(targets),
+    }
+
+
+def spanloom_contender(shape: tuple[int, int, int], scan_layers: bool, dtype: str) -> tuple[Step, dict[str, Any]]:
+    """The training step as `spanloom train` runs it: Adafactor, T5's schedule, donated state, all its metrics."""
+    import jax
+
+    from spanloom.model.params import declare, initialize
+    from spanloom.model.sizes import named
+    from spanloom.optim.build import build, learning_rate
+    from spanloom.settings.optimizer import Adafactor, Rsqrt
+    from spanloom.settings.run import Loss
+    from spanloom.training.compiler import return_freed_memory
+    from spanloom.training.state import fresh_state
+    from spanloom.training.step import make_train_step
+
+    config = named(MODEL, scan_layers=scan_layers, dtype=dtype)
+    specs = declare(config)
+    optimizer = build(Adafactor(), Rsqrt(), specs)
+    params = jax.jit(lambda key: initialize(specs, key))(jax.random.key(0))
+    state = fresh_state(params, optimizer)
+    del params
+    batch = jax.device_put(make_batch(*shape))
+    step = make_train_step(config, Loss(), optimizer, learning_rate(Adafactor(), Rsqrt()))
+    started, cpu = time.perf_counter(), time.process_time()
+    lowered = step.lower(state, batch)
+    traced = time.perf_counter()
+    compiled = lowered.compile()
+    done = time.perf_counter()
+    return_freed_memory()  # as spanloom train does
+    memory = compiled.memory_analysis()
+    about = {
+        "trace_s": traced - started,
+        "compile_s": done - traced,
+        "compile_cpu_s": time.process_time() - cpu,
+        "temporary_gib": memory.temp_size_in_bytes / 2**30 if memory else None,
+    }
+
+    def run() -> float:
+        nonlocal state
+        state, metrics = compiled(state, batch)
+        return float(metrics["loss"])
+
+    return run, about
+
+
+def transformers_contender(shape: tuple[int, int, int], dtype: str) -> tuple[Step, dict[str, Any]]:
+    """The same architecture as transformers' T5ForConditionalGeneration, torch's AdamW; bfloat16 by autocast."""
+    import torch
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    from spanloom.model.sizes import named
+
+    size = named(MODEL)
+    torch.manual_seed(0)
+    config = T5Config(
+        vocab_size=size.vocab_size,
+        d_model=size.d_model,
+        d_kv=size.d_kv,
+        d_ff=size.d_ff,
+        num_layers=size.num_encoder_layers,
+        num_decoder_layers=size.num_decoder_layers,
+        num_heads=size.num_heads,
+        feed_forward_proj="gated-gelu",
+        tie_word_embeddings=False,
+        dropout_rate=0.0,
+        decoder_start_token_id=0,
+    )
+    model = T5ForConditionalGeneration(config)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    batch = make_batch(*shape)
+    inputs = torch.from_numpy(batch["encoder_input_tokens"]).long()
+    targets = torch.from_numpy(batch["decoder_target_tokens"]).long()
+
+    def run() -> float:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bfloat16"):
+            loss = model(input_ids=inputs, labels=targets).loss
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return run, {}
+
+
+def memory_gib() -> float:
+    """Largest resident memory of this process so far (Linux)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 2**20
+    raise RuntimeError("no VmHWM in /proc/self/status; this benchmark needs Linux")
+
+
+def timed(step: Step) -> dict[str, float]:
+    started, cpu = time.perf_counter(), time.process_time()
+    loss = step()
+    return {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - cpu, "loss": loss}
+
+
+def say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def matmul_peak(dtype: Any) -> dict[str, float]:
+    from spanloom.training.machine import measured_peak
+
+    return {"flops_per_s": measured_peak(dtype)}
+
+
+def main() -> None:
+    name, dtype, *numbers = sys.argv[1:]
+    if name == "machine":
+        say({})
+    else:
+        shape = (int(numbers[0]), int(numbers[1]), int(numbers[2]))
+        if name == "transformers":
+            step, about = transformers_contender(shape, dtype)
+        else:
+            step, about = spanloom_contender(shape, name == "scanned", dtype)
+        say(about)
+    for line in sys.stdin:
+        match line.strip():
+            case "step":
+                say(timed(step))
+            case "memory":
+                say({"peak_gib": memory_gib()})
+            case "peak":
+                say(matmul_peak(dtype))
+            case _:
+                break
+
+
+if __name__ == "__main__":
+    main()
