@@ -69,7 +69,8 @@ _FIXES = {
 
 def _text(error: BaseException) -> str:
     text = str(error) or type(error).__name__
-    if isinstance(error, OSError) and type(error).__module__ == "builtins" and error.strerror and error.filename:
+    if isinstance(error, OSError) and type(error).__module__ == "builtins" and error.strerror:
         fix = _FIXES.get(error.errno or 0)
-        return f"{error.filename}: {error.strerror}" + (f". {fix}." if fix else "")
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}" + (f". {fix}." if fix else "")
     return text if _is_ours(error) else f"{type(error).__name__}: {text}"

@@ -1,10 +1,12 @@
 """The `spanloom` command. Nothing heavy is imported before it is needed, so that help is instant."""
 
+import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
-from spanloom.cli.errors import UsageError, debugging, report
+from spanloom.cli.errors import FAILED, UsageError, debugging, report
 from spanloom.settings.nearest import did_you_mean
 
 COMMANDS = {
@@ -25,16 +27,38 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _replace_closed_streams()
     debug = debugging(words)
     try:
         return _dispatch(words)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader (head, less) has gone
-        return 0
+        return _reader_gone(words)
     except (KeyboardInterrupt, Exception) as error:
         return report(error, debug)
+
+
+def _replace_closed_streams() -> None:
+    """Python has None for a stream that was closed before it began (`>&-`); what is written there is to vanish."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open until the end)
+
+
+def _reader_gone(words: list[str]) -> int:
+    """The exit code once what reads the output (head, less) has gone: enough was read of a text, work was cut off."""
+    with contextlib.suppress(OSError, ValueError):  # so that the interpreter's last flush finds a reader
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not words or words[0] == "recipes" or {"-h", "--help", "help"} & set(words):
+        return 0
+    with contextlib.suppress(OSError):
+        print(
+            "spanloom: error: stopped, because what read the output has gone. Write it to a file (> log.txt) or let "
+            "the reader read on; the same command goes on from the last checkpoint",
+            file=sys.stderr,
+        )
+    return FAILED
 
 
 def _dispatch(words: list[str]) -> int:

@@ -178,6 +178,8 @@ def _call(path: Path, function: Callable[..., Any], values: dict[str, Any]) -> R
         raise
     except ValueError as error:
         if _ships(path):
+            if type(error) is not ValueError:
+                raise  # what a parameter names is damaged: not a matter of the command line
             raise UsageError(str(error)) from error  # it can only be a parameter's value
         raise _located(path, error, function) from error
     except (Exception, SystemExit) as error:

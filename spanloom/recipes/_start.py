@@ -18,6 +18,8 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
     """
     from spanloom.training.checkpoint_paths import CheckpointError, is_checkpoint, is_run_directory, open_checkpoint
 
+    if not start.strip():
+        raise SettingsError("--start is empty: name a run, one of its checkpoints/STEP or a Hugging Face folder")
     path = Path(start).expanduser()
     if is_checkpoint(path) or is_run_directory(path):
         return _of_checkpoint(open_checkpoint(path))

@@ -137,6 +137,32 @@ def test_a_closed_pipe_is_no_error():
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--help"], 0),
+        (["recipes"], 0),
+        (["train", "x", "--help"], 0),
+        (["train", "quickstart"], 1),
+        (["fill", "x"], 1),
+    ],
+)
+def test_work_cut_off_by_a_closed_pipe_is_no_success(words, code, monkeypatch, capsys):
+    def gone(_words):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("spanloom.cli.main._dispatch", gone)
+    assert main(words) == code
+    assert ("the same command goes on" in capsys.readouterr().err) == bool(code)
+
+
+def test_output_that_was_closed_from_the_beginning_vanishes():
+    for closed in (">&-", ">&- 2>&-"):
+        command = f"{sys.executable} -m spanloom.cli.main recipes {closed}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env={**os.environ}, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("spanloom ")
@@ -151,6 +177,7 @@ def test_version(capsys):
         ),
         (PermissionError(13, "Permission denied", "a/b"), "a/b: Permission denied. Give yourself the right"),
         (OSError(28, "No space left on device", "a/b"), "a/b: No space left on device. The disk is full: free some"),
+        (OSError(28, "No space left on device"), "error: No space left on device. The disk is full: free some room."),
         (OSError(30, "Read-only file system", "a/b"), "a/b: Read-only file system. Nothing can be written there"),
     ],
 )

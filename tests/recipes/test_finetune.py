@@ -109,3 +109,9 @@ def test_a_hugging_face_folder(tmp_path):
     run = recipe(data=("p",), start=str(tmp_path / "hf"))
     assert run.task.vocabulary == Bytes("google")
     assert replace(run.model, name="", dropout=0.0) == replace(model, name="", dropout=0.0)
+
+
+def test_an_empty_start_is_not_the_working_directory():
+    for start in ("", " "):
+        with pytest.raises(SettingsError, match="--start is empty"):
+            recipe(data=("a.tsv",), start=start)
