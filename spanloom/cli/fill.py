@@ -1,6 +1,7 @@
 """`spanloom fill CHECKPOINT`: lines with masked spans in, JSONL with what the model puts there out."""
 
 import contextlib
+import io
 import itertools
 import json
 import re
@@ -63,6 +64,7 @@ def main(argv: Sequence[str]) -> int:
         predict, vocabulary = _load(chosen.checkpoint, chosen.which, chosen.max_length)
         records = fill_lines(rest, vocabulary, predict, first_line=done + 1)
         if chosen.output is None:
+            _as_utf8(sys.stdout)
             _write(records, sys.stdout)
         else:
             with open(chosen.output, "a", encoding="utf-8") as file:
@@ -144,15 +146,35 @@ def _put_in(text: str, spans: dict[int, str]) -> str:
 
 
 def _record(number: int, line: str) -> tuple[int, dict[str, Any]]:
+    record = _parsed(number, line)
+    try:
+        line.encode("utf-8")
+        json.dumps(record, ensure_ascii=False).encode("utf-8")  # JSON may hold half characters as \\ud800
+    except UnicodeEncodeError as error:
+        bad = ascii(error.object[error.start])[1:-1]
+        raise CommandError(
+            f"line {number}: is not UTF-8 text ({bad} after {error.object[max(error.start - 20, 0) : error.start]!r}); "
+            "convert the file, for example: iconv -f latin1 -t utf-8"
+        ) from None
+    return number, record
+
+
+def _parsed(number: int, line: str) -> dict[str, Any]:
     if not line.lstrip().startswith("{"):
-        return number, {"text": line}
+        return {"text": line}
     try:
         record = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"line {number}: begins like JSON, but is not: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
         raise CommandError(f'line {number}: a JSON line needs a field "text" that holds a string')
-    return number, record
+    return record
+
+
+def _as_utf8(stream: Any, errors: str = "strict") -> None:
+    """Lines and JSON are UTF-8, whatever the locale says."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(encoding="utf-8", errors=errors)
 
 
 @contextlib.contextmanager
@@ -163,9 +185,10 @@ def _open_lines(texts: Sequence[str], path: str | None) -> Iterator[Iterable[str
     if texts:
         yield texts
     elif path is None:
+        _as_utf8(sys.stdin, errors="surrogateescape")
         yield sys.stdin
     else:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:  # bad bytes are refused line by line
             yield file
 
 

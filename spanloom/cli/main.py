@@ -55,7 +55,7 @@ def _reader_gone(words: list[str]) -> int:
     with contextlib.suppress(OSError):
         print(
             "spanloom: error: stopped, because what read the output has gone. Write it to a file (> log.txt) or let "
-            "the reader read on; the same command goes on from the last checkpoint",
+            "the reader read on, and give the same command again: what was saved is not lost",
             file=sys.stderr,
         )
     return FAILED

@@ -31,6 +31,8 @@ def options(cls: type[T], argv: Sequence[str], prog: str, description: str) -> T
     hints = typing.get_type_hints(cls, include_extras=True)
     named = [name for name in fields if "Positional" not in str(hints[name])]
     refuse_unknown(flags, [*named, "debug"], prog)
+    if any(not word.strip() for word in words):
+        raise UsageError(f"{prog}: one name is empty (is a variable of the shell unset?)")
     spelled = [_spelled(flag, hints.get(flag.name)) for flag in flags if flag.name != "debug"]
     result: T = _quietly(cls, [*words, *(word for flag in spelled for word in flag.argv())], prog)
     return result

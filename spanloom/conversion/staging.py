@@ -11,12 +11,19 @@ from spanloom.conversion.errors import CheckpointError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
 from spanloom.pipeline.durable import explain_full_disk, sync_directory
 
+_RUN_FOLDERS = ("checkpoints", "stores", "tensorboard")
+"""What a run keeps in its directory, beside files."""
+
 
 def check_destination(dst: Path, overwrite: bool) -> None:
     """Raise CheckpointError if `dst` must not be written: it holds something that is not an earlier export.
 
-    A run directory is never overwritten.
+    A run directory is never overwritten, and nothing is written among a run's own files.
     """
+    for folder in (dst.absolute(), *dst.absolute().parents):
+        of_a_run = folder.name in _RUN_FOLDERS and (folder.parent / "run.json").is_file()
+        if of_a_run or (folder != dst.absolute() and (folder / "checkpoint.json").is_file()):
+            raise CheckpointError(dst, f"is among the files of a run ({folder}); name a folder outside it")
     if dst.exists() and not dst.is_dir():
         raise CheckpointError(dst, "is a file; name a new folder for the export")
     if not dst.is_dir() or not any(dst.iterdir()):

@@ -63,6 +63,9 @@ def test_many_lines_keep_their_order():
         ("<extra_id_125>", r"line 2: sentinel 125 of 125"),
         ('{"text": 3}', r'line 2: .*"text"'),
         ("{broken", r"line 2: begins like JSON"),
+        ('{"text": ' + "[" * 100_000, r"line 2: begins like JSON"),
+        ('{"text": "\\ud800 <mask>"}', r"line 2: is not UTF-8 text .*ud800"),
+        ("caf\udce9 <mask>", r"line 2: is not UTF-8 text .*udce9 after 'caf'.*iconv"),
     ],
 )
 def test_bad_lines_are_named(line, message):
@@ -99,3 +102,15 @@ def test_what_does_not_fit_together(capfd):
     assert main(["fill", "x", "--max-length", "0", "--text", "a"]) == 1
     assert main(["fill", "x", "--txt", "a"]) == 2
     assert "did you mean --text" in capfd.readouterr().err
+
+
+def test_a_file_that_is_no_utf8_is_refused_by_line(tmp_path, loaded, capfd):
+    (tmp_path / "in").write_bytes(b"a <mask>\ncaf\xe9 <mask>\n")
+    assert main(["fill", "x", "--input", str(tmp_path / "in")]) == 1
+    assert "line 2: is not UTF-8 text" in capfd.readouterr().err
+
+
+def test_an_empty_name_is_not_the_working_directory(capfd):
+    assert main(["fill", "", "--text", "a <mask>"]) == 2
+    assert main(["convert", "a", "", "--to", "hf"]) == 2
+    assert capfd.readouterr().err.count("one name is empty") == 2

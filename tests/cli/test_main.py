@@ -153,7 +153,7 @@ def test_work_cut_off_by_a_closed_pipe_is_no_success(words, code, monkeypatch, c
 
     monkeypatch.setattr("spanloom.cli.main._dispatch", gone)
     assert main(words) == code
-    assert ("the same command goes on" in capsys.readouterr().err) == bool(code)
+    assert ("give the same command again" in capsys.readouterr().err) == bool(code)
 
 
 def test_output_that_was_closed_from_the_beginning_vanishes():

@@ -1,0 +1,19 @@
+import pytest
+
+from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.staging import check_destination
+
+
+@pytest.mark.short
+def test_nothing_is_written_among_the_files_of_a_run(tmp_path):
+    run = tmp_path / "run"
+    (run / "checkpoints" / "10" / "vocabulary").mkdir(parents=True)
+    (run / "checkpoints" / "10" / "checkpoint.json").touch()
+    (run / "stores").mkdir()
+    (run / "run.json").touch()
+    for inside in ("checkpoints", "checkpoints/11", "checkpoints/10/hf", "checkpoints/10/vocabulary", "stores/hf"):
+        with pytest.raises(CheckpointError, match="among the files of a run"):
+            check_destination(run / inside, overwrite=True)
+    for beside in ("huggingface", "export/hf"):
+        check_destination(run / beside, overwrite=False)
+    check_destination(tmp_path / "checkpoints" / "hf", overwrite=False)
