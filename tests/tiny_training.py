@@ -56,6 +56,28 @@ def write_text(path: Path, lines: int = 300, seed: int = 0) -> Path:
     return path
 
 
+def write_vocabulary(path: Path, pieces: int = 40) -> Path:
+    """A SentencePiece model of the words above."""
+    import io
+
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([WORDS] * 20),
+        model_writer=model,
+        vocab_size=pieces,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+    )
+    path.write_bytes(model.getvalue())
+    return path
+
+
 def spawn(text: Path, directory: Path, steps: int, environment: dict[str, str] | None = None) -> subprocess.Popen:
     command = [sys.executable, __file__, str(text), str(directory), str(steps)]
     directory.mkdir(parents=True, exist_ok=True)

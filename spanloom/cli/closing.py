@@ -42,8 +42,9 @@ def close_run(run: Run, directory: Path) -> None:
 def _results(run: Run, directory: Path, source: "Source", step: int) -> None:
     from spanloom.pipeline.data import open_data
     from spanloom.training.loggers import METRICS_FILE, MetricsFile
+    from spanloom.vocabularies.build import build
 
-    data = open_data(run, directory)
+    data = open_data(run, directory, vocabulary=build(source.vocabulary))
     if data.heldout is None:
         print("\nnothing was held out of training, so there is nothing to measure the model on")
         return

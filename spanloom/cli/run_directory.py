@@ -40,6 +40,8 @@ class Start:
     """Step of the checkpoint it goes on from; None at the beginning."""
     changed: tuple[Change, ...] = ()
     """Settings that differ from those the run began with, free or accepted."""
+    accepted: tuple[str, ...] = ()
+    """Fields, or groups of them, whose changes are accepted, those of the data that they name included."""
 
 
 def prepare(
@@ -73,7 +75,9 @@ def prepare(
             raise CommandError(
                 f"{directory} holds checkpoints, but no {RUN_FILE}; restore that file or give another --out"
             )
-        start = Start(directory, run, None if checkpoint is None else int(checkpoint.name), tuple(found))
+        start = Start(
+            directory, run, None if checkpoint is None else int(checkpoint.name), tuple(found), tuple(accepted)
+        )
         _write(start, command, recipe_source)
     return start
 
@@ -118,7 +122,7 @@ def _fork(run: Run, old: Path, new: Path, command: Sequence[str], recipe_source:
         shutil.copytree(checkpoint, partial)
         partial.rename(place)
         # The checkpoint first: settings alone, left by a kill, would begin again from nothing.
-        start = Start(new, replace(run, out=str(new)), int(checkpoint.name), tuple(found))
+        start = Start(new, replace(run, out=str(new)), int(checkpoint.name), tuple(found), accepted=("task",))
         _write(start, command, recipe_source, forked_from=str(checkpoint.resolve()))
     return start
 

@@ -65,7 +65,7 @@ def start_run(command: Command, words: Sequence[str]) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's banners are not news to a user
     from spanloom.training.loop import train as train_loop
 
-    if not train_loop(start.run, start.directory):
+    if not train_loop(start.run, start.directory, accepted=start.accepted):
         print("stopped; what was done is saved, and the same command goes on from there", flush=True)
         return
     from spanloom.cli.closing import close_run

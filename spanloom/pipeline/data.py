@@ -24,6 +24,9 @@ from spanloom.vocabularies.vocabulary import Vocabulary
 log = logging.getLogger(__name__)
 
 _MANY_UNKNOWN = 0.02  # in T5's vocabulary English novels have 0.007%, German 0.08%, Swedish 2.8%, Russian 13%
+VOCABULARY = "vocabulary"
+PARTS = {"train": "the training text", "heldout": "the held-out text", VOCABULARY: "the vocabulary"}
+"""What `Data.content` tells apart, in words."""
 _BLOCK = 128  # examples made at a time: enough for NumPy, few enough for the caches
 
 
@@ -109,20 +112,29 @@ class Data:
 
     @property
     def content(self) -> dict[str, str]:
-        """A hash of what each part holds ("train", "heldout"); see `Store.content`."""
+        """A hash of what each part holds ("train", "heldout"; see `Store.content`) and of the "vocabulary"."""
         parts = {"train": self.train, "heldout": self.heldout}
-        return {split: part.store.content for split, part in parts.items() if part is not None}
+        texts = {split: part.store.content for split, part in parts.items() if part is not None}
+        return {**texts, VOCABULARY: self.vocabulary.fingerprint()}
 
 
-def open_data(run: Run, directory: Path, *, progress: Progress | None = None, checksum: bool = False) -> Data:
+def open_data(
+    run: Run,
+    directory: Path,
+    *,
+    vocabulary: Vocabulary | None = None,
+    progress: Progress | None = None,
+    checksum: bool = False,
+) -> Data:
     """Opens the data of a run, whose stores stand in `directory`/stores/<task>/<split> and are built where needed.
 
-    `checksum`: every byte of the stores that are there is checked, of large ones too. Raises DataError where the data
+    `vocabulary`: the one to use, such as a checkpoint's own; by default it is built from the settings. `checksum`:
+    every byte of the stores that are there is checked, of large ones too. Raises DataError where the data
     cannot be learned from as the settings stand, BadInputError on bad input, StorageError on a full disk, ValueError
     for settings that make no sense; each says what to change.
     """
     task = run.task
-    vocabulary = build(task.vocabulary)
+    vocabulary = build(task.vocabulary) if vocabulary is None else vocabulary
     _check_vocabulary_fits(run, vocabulary)
     if isinstance(task.objective, SpanCorruption):
         lengths_of(task.objective, vocabulary)  # refuse impossible settings before hours of building

@@ -49,7 +49,7 @@ class Change:
     @property
     def free(self) -> bool:
         """Whether it may change on resume."""
-        return _within(self.field, FREE)
+        return within(self.field, FREE)
 
     @property
     def shapes(self) -> bool:
@@ -73,10 +73,9 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
 
     `accepted` holds dotted fields; one that stands for a group (`task.source`) accepts all below it.
     """
-    accepted = [normal(name) for name in accepted]
     deciding = [c for c in found if not c.free]
     shapes = [c for c in deciding if c.shapes]
-    open_ = [c for c in deciding if not c.shapes and not _within(c.field, accepted)]
+    open_ = [c for c in deciding if not c.shapes and not within(c.field, accepted)]
     if shapes:
         raise ChangedSettingsError(
             "the weights of this run have other shapes than these settings ask for:\n"
@@ -124,8 +123,9 @@ def _walk(old: Any, new: Any, prefix: str) -> Iterable[Change]:
             yield Change(prefix + f.name, a, b)
 
 
-def _within(field: str, groups: Iterable[str]) -> bool:
-    return any(field == group or field.startswith(group + ".") for group in groups)
+def within(field: str, groups: Iterable[str]) -> bool:
+    """Whether a dotted field is one of `groups`, or below one of them."""
+    return any(field == normal(group) or field.startswith(normal(group) + ".") for group in groups)
 
 
 def _diff(found: Iterable[Change]) -> str:

@@ -49,7 +49,7 @@ from spanloom.training.integrity import DamagedError, seal, verify
 from spanloom.training.retention import kept
 from spanloom.training.state import TrainState
 from spanloom.vocabularies.build import build as build_vocabulary
-from spanloom.vocabularies.vocabulary import Vocabulary
+from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
 
 FORMAT = 1
 
@@ -72,6 +72,8 @@ class Facts:
     """Held-out cross-entropy per target token, if it was measured at this very step."""
     started_from: str | None = None
     """The checkpoint or folder whose weights the run began with."""
+    content: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Hashes of what was learnt from, as `spanloom.pipeline.data.Data.content` has them; empty: not known."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Restored:
     @property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary, built from the files inside the checkpoint."""
-        return build_vocabulary(vocabulary_inside(self.path, self.run))
+        return vocabulary_of(self.path, self.facts)
 
 
 # ---- Reading ---------------------------------------------------------------------------------------------------------
@@ -149,6 +151,28 @@ def vocabulary_inside(path: Path, run: Run) -> vocabulary_settings.Vocabulary:
     return settings
 
 
+def vocabulary_of(path: Path, facts: Facts) -> Vocabulary:
+    """The vocabulary built from the files inside the checkpoint. Raises CheckpointError if they are damaged."""
+    settings = vocabulary_inside(path, facts.run)
+    if not isinstance(settings, vocabulary_settings.SentencePiece):
+        return build_vocabulary(settings)
+    try:
+        vocabulary = build_vocabulary(settings)
+    except VocabularyError as error:
+        raise damaged(path, str(error)) from None
+    if vocabulary.fingerprint() != facts.content.get("vocabulary", vocabulary.fingerprint()):
+        raise damaged(path, f"{settings.path} is not the vocabulary that was written")
+    return vocabulary
+
+
+def check_intact(path: Path) -> None:
+    """Read every byte of the checkpoint; raises CheckpointError, naming the file, if one is not as it was written."""
+    try:
+        verify(path)
+    except DamagedError as error:
+        raise damaged(path, str(error)) from None
+
+
 def check_same_arrays(path: Path, saved: Mapping[str, Any], wanted: Any) -> None:
     """Raise CheckpointError unless the saved optimizer arrays are those the optimizer of these settings needs."""
     needed = {name: _array_entry(leaf) for name, leaf in flatten(wanted).items()}
@@ -181,7 +205,7 @@ def _read_facts(path: Path) -> tuple[Facts, dict[str, Any]]:
             f"{path / FACTS}: the run in it was written by Spanloom {whole['machine'].get('spanloom')} and cannot be "
             f"read here: {error}"
         ) from error
-    fields = {f.name: whole[f.name] for f in dataclasses.fields(Facts) if f.name != "run"}
+    fields = {f.name: whole[f.name] for f in dataclasses.fields(Facts) if f.name != "run" and f.name in whole}
     return Facts(run=run, **fields), whole["arrays"]
 
 

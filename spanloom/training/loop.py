@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import math
+from collections.abc import Collection
 from pathlib import Path
 
 import jax
@@ -21,7 +22,7 @@ from spanloom.pipeline.prefetch import prefetch
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
 from spanloom.training.checkpoint_paths import CHECKPOINTS, clean_up, latest
-from spanloom.training.checkpoints import CheckpointWriter, Facts, restore
+from spanloom.training.checkpoints import CheckpointWriter, Facts, read_facts, restore
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
 from spanloom.training.compiler import return_freed_memory
 from spanloom.training.divergence import all_finite, diverged
@@ -31,6 +32,7 @@ from spanloom.training.loggers import METRICS_FILE, TENSORBOARD, Loggers, Metric
 from spanloom.training.machine import describe_machine, differences, measured_peak
 from spanloom.training.progress import Display, make_display
 from spanloom.training.recorder import Recorder, Speeds, count_tokens
+from spanloom.training.same_data import changed_parts, vocabulary_for
 from spanloom.training.say import saved_sayer, say_data, say_first_loss, say_heldout, say_model, say_resume
 from spanloom.training.signals import Stopped, stop_signals
 from spanloom.training.start import load_start
@@ -38,13 +40,15 @@ from spanloom.training.state import TrainState, fresh_state
 from spanloom.training.step import make_train_step
 
 
-def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
+def train(run: Run, directory: Path, *, display: Display | None = None, accepted: Collection[str] = ()) -> bool:
     """Train `run` in `directory`, going on from its last checkpoint if it has one.
 
     Returns True once the last step is done, False if Ctrl-C or SIGTERM ended it earlier, with everything saved. The
-    settings are taken as they are: refusing to go on with other ones than before is `spanloom.cli`'s part. Raises
-    DivergedError on a NaN, CheckpointError on a damaged or unwritable checkpoint, DirectoryInUseError if another
-    process trains there, and what reading the data raises.
+    settings are taken as they are: refusing to go on with other ones than before is `spanloom.cli`'s part. Other data
+    under the same settings are refused here, unless `accepted` (dotted fields) has "task.source" or "task.vocabulary".
+
+    Raises DivergedError on a NaN, CheckpointError on a damaged or unwritable checkpoint, ChangedDataError,
+    DirectoryInUseError if another process trains there, and what reading the data raises.
     """
     run, directory = run.resolve(), Path(directory)
     with contextlib.ExitStack() as stack:
@@ -60,7 +64,12 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
         write_file(directory / "run.json", lambda file: file.write(settings.encode()))
 
         # ---- Read the data -------------------------------------------------------------------------------------------
-        data = open_data(run, directory, progress=display.building)
+        # A checkpoint needs nothing but itself: its vocabulary is used, not the file that this once came from.
+        checkpoint = latest(directory)
+        facts = read_facts(checkpoint) if checkpoint else None
+        vocabulary = vocabulary_for(checkpoint, facts, run, accepted) if checkpoint and facts else None
+        data = open_data(run, directory, vocabulary=vocabulary, progress=display.building)
+        other = changed_parts(checkpoint, facts, run, data, accepted) if checkpoint and facts else []
         say_data(display, run, data)
 
         # ---- Make the model ------------------------------------------------------------------------------------------
@@ -76,12 +85,12 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
         # 5. What is damaged or does not fit is an error, never passed over for the next in this order.
         first_step, position = 0, 0
         least, most = expected_initial_loss(run.model)
-        if checkpoint := latest(directory):
+        if checkpoint:
             shapes = jax.eval_shape(lambda key: optimizer.init(initialize(specs, key)), jax.random.key(0))
             restored = restore(checkpoint, opt_state_like=shapes)
             first_step, position = restored.step, restored.position["examples"]
             state = TrainState(jnp.asarray(first_step, jnp.int32), restored.params, restored.opt_state)
-            say_resume(display, restored.facts, run, differences(restored.facts.machine, machine))
+            say_resume(display, restored.facts, run, other, differences(restored.facts.machine, machine))
         elif run.start:
             start = load_start(run)
             state, least = fresh_state(start.params, optimizer), -math.inf
@@ -156,7 +165,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
         )
         stack.enter_context(contextlib.closing(batches))
         stack.enter_context(jax.transfer_guard_host_to_device("disallow"))  # a copy that nobody asked for is an error
-        step = first_step
+        step, content = first_step, data.content
         for batch in batches:
             step += 1
             recorder.before_step()
@@ -185,6 +194,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None) -> bool:
                     loss=recorder.last["loss"],
                     heldout_loss=heldout_loss,
                     started_from=run.start,
+                    content=content,
                 )
                 writer.save(state, facts)
 

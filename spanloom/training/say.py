@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from spanloom.pipeline.data import Data
+from spanloom.pipeline.data import PARTS, Data
 from spanloom.settings.compare import changes
 from spanloom.settings.run import Run
 from spanloom.training.checkpoint_paths import CHECKPOINTS
@@ -37,12 +37,15 @@ def say_model(display: Display, run: Run, parameters: int) -> None:
     )
 
 
-def say_resume(display: Display, facts: Facts, run: Run, differing: list[str]) -> None:
-    """That the run goes on, with what else differs from before."""
+def say_resume(display: Display, facts: Facts, run: Run, parts: list[str], differing: list[str]) -> None:
+    """That the run goes on, with what else differs from before: settings, `parts` of the data, the machine."""
     display.say(f"resuming after step {facts.step:,}, {facts.position['examples']:,} examples read")
     for change in changes(facts.run, run):
         if not change.free:
             display.warn(f"changed since that checkpoint: {change}")
+    if parts:
+        names = " and ".join(PARTS[part] for part in parts)
+        display.warn(f"other data than that checkpoint was trained on: {names} changed")
     if differing:
         display.warn(
             "the checkpoint was written elsewhere, so losses may differ in the last bits (the data do not):\n  "

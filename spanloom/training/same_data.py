@@ -1,0 +1,74 @@
+"""Whether a run that goes on still learns from the data it began with: the text of each part, and the vocabulary."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from spanloom.pipeline.data import PARTS, VOCABULARY, Data
+from spanloom.settings.compare import changes, within
+from spanloom.settings.run import Run
+from spanloom.settings.vocabulary import SentencePiece
+from spanloom.training.checkpoints import Facts, check_intact, vocabulary_of
+from spanloom.vocabularies.build import build
+from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
+
+TEXT_SETTINGS = ("task.source", "task.vocabulary", "task.version", "task.objective.separator")
+"""Settings that decide the text and its tokens: whoever changed one, and had it accepted, expects other data."""
+
+
+class ChangedDataError(ValueError):
+    """The data differ from those that the checkpoint was trained on, under the same settings."""
+
+
+def vocabulary_for(checkpoint: Path, facts: Facts, run: Run, accepted: Collection[str]) -> Vocabulary:
+    """The vocabulary to go on with: the checkpoint's own, so that its original file may be gone.
+
+    If other vocabulary settings were asked for, or its file now holds another one and that is accepted, then that one.
+    Raises ChangedDataError if the file holds another one, CheckpointError if the checkpoint is damaged, and
+    VocabularyError.
+    """
+    wanted, had = run.task.vocabulary, facts.run.task.vocabulary
+    if wanted != had:
+        return build(wanted)
+    kept = vocabulary_of(checkpoint, facts)
+    if not isinstance(wanted, SentencePiece) or not Path(wanted.path).is_file():
+        return kept
+    if within("task.vocabulary.path", accepted):
+        return build(wanted)
+    try:
+        same = build(wanted).fingerprint() == kept.fingerprint()
+    except VocabularyError:
+        same = False
+    if not same:
+        fix = f"Put it back, or move {wanted.path} away (the checkpoint has a copy of what it was)"
+        raise _refusal(checkpoint, [VOCABULARY], fix)
+    return kept
+
+
+def changed_parts(checkpoint: Path, facts: Facts, run: Run, data: Data, accepted: Collection[str]) -> list[str]:
+    """Which parts of the data ("train", "heldout", "vocabulary") are others than when the checkpoint was written.
+
+    Raises ChangedDataError if their text changed, without a change of settings, and that is not accepted.
+    """
+    if not facts.content:
+        return []  # written before checkpoints kept it
+    now = data.content
+    found = [part for part in PARTS if facts.content.get(part) != now.get(part)]
+    if VOCABULARY in found:
+        found = [VOCABULARY]  # the hashes of the texts depend on it
+    asked_for = any(
+        within(change.field, TEXT_SETTINGS) or change.field == "task.objective" for change in changes(facts.run, run)
+    )
+    field = "task.vocabulary.path" if VOCABULARY in found else "task.source.files"
+    if found and not asked_for and not within(field, accepted):
+        raise _refusal(checkpoint, found, "Put the files back as they were")
+    return found
+
+
+def _refusal(checkpoint: Path, parts: list[str], fix: str) -> ChangedDataError:
+    check_intact(checkpoint)  # what is compared with comes from there
+    names = " and ".join(PARTS[part] for part in parts)
+    return ChangedDataError(
+        f"the data are not those that {checkpoint} was trained on, although the settings are the same: {names} "
+        f"changed. {fix}; or go on from that checkpoint in a new directory with --fork NEW_DIR; or change this run "
+        f"from here on with --accept-change {'task.vocabulary' if VOCABULARY in parts else 'task.source'}"
+    )
