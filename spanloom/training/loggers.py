@@ -2,16 +2,18 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from spanloom.pipeline.durable import explain_full_disk, write_file
 
 METRICS_FILE = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
 SCALAR_KINDS = ("train", "eval")
+_BLOCK = 2**16
 
 
 class Logger(Protocol):
@@ -28,53 +30,99 @@ class MetricsFile:
     """metrics.jsonl: one JSON object a line, flushed as it is written.
 
     Every line has `kind` and `step`, the number of updates done: the training line of step 1 describes the first
-    update, so its loss is that of the initial weights. (kind, task, step) never comes twice, also after resumes.
-    Numbers are written in full precision: a float32 read back from the file is the same to the last bit.
+    update, so its loss is that of the initial weights. Steps never go back, and (kind, task, step) never comes twice,
+    also after resumes. Numbers are written in full precision: a float32 read back from the file is the same to the
+    last bit.
     """
 
     def __init__(self, path: Path, resume_step: int = 0) -> None:
         """Opens `path` for appending, cut back to `resume_step` (to nothing for a run that begins)."""
         self.path = path
-        self._lines = cut_back(path, resume_step)
+        self._step = resume_step
+        self._keys = cut_back(path, resume_step)
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """Append a line. Raises ValueError if its (kind, task, step) was written before."""
-        key = (kind, values.get("task"), step)
-        if key in self._lines:
-            raise ValueError(f"metrics.jsonl already has a line {key}: a (kind, task, step) comes once")
-        self._lines.add(key)
+        """Append a line. Raises ValueError if its (kind, task, step) was written before, or a later step was."""
+        key = (kind, values.get("task"))
+        if step < self._step or (step == self._step and key in self._keys):
+            raise ValueError(
+                f"metrics.jsonl is at step {self._step} and cannot take the line {(*key, step)}: steps never go back, "
+                "and a (kind, task, step) comes once"
+            )
         line = {"kind": kind, "step": step, **{name: _plain(value) for name, value in values.items()}}
         with explain_full_disk(self.path):
             self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()
+        self._keys = self._keys | {key} if step == self._step else {key}
+        self._step = step
 
     def has(self, kind: str, task: str | None, step: int) -> bool:
-        """Whether a line of this kind, task and step is there."""
-        return (kind, task, step) in self._lines
+        """Whether a line of this kind, task and step is there. Only the last step is known: asking for one before it
+        raises ValueError.
+        """
+        if step < self._step:
+            raise ValueError(f"metrics.jsonl is at step {self._step}; what it has of step {step} is not kept in memory")
+        return step == self._step and (kind, task) in self._keys
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-def cut_back(path: Path, step: int) -> set[tuple[str, Any, int]]:
-    """Drop the lines that a resume at `step` will write again, and a line torn by a kill; returns what stays, as keys.
+def cut_back(path: Path, step: int) -> set[tuple[str, Any]]:
+    """Drop the lines that a resume at `step` will write again, and a line torn by a kill.
 
-    Training and evaluation lines up to and with `step` stay, of other kinds those before it; nothing stays at step 0.
-    The file is replaced in one move.
+    Returns (kind, task) of the lines of `step` that stay. Training and evaluation lines up to and with `step` stay, of
+    other kinds those before it; nothing stays at step 0. Steps in the file never go back, so it is read from its end to
+    the last line before `step`: a long run costs no more than a short one. A kill in here loses no line that stays.
     """
-    kept: dict[tuple[str, Any, int], str] = {}
-    for line in path.read_bytes().splitlines() if path.exists() else []:
-        try:
-            event = json.loads(line)
-            key = (event["kind"], event.get("task"), event["step"])
-        except (ValueError, KeyError, TypeError):
-            continue  # torn by a kill, and so after the last checkpoint
-        if step and (key[2] < step or (key[2] == step and key[0] in SCALAR_KINDS)):
-            kept.setdefault(key, line.decode() + "\n")
-    write_file(path, lambda file: file.write("".join(kept.values()).encode()))
-    return set(kept)
+    if step == 0 or not path.exists():
+        write_file(path, lambda file: None)
+        return set()
+    with path.open("r+b") as file:
+        start, tail = _tail(file, step)
+        kept: dict[tuple[str, Any], bytes] = {}
+        for line in tail.splitlines():
+            if (key := _key(line)) and (key[2] < step or (key[2] == step and key[0] in SCALAR_KINDS)):
+                kept.setdefault(key[:2], line + b"\n")
+        content = b"".join(kept.values())
+        if not tail.startswith(content):
+            file.seek(start)
+            file.write(content)
+            file.flush()
+        file.truncate(start + len(content))
+        os.fsync(file.fileno())
+    return {key for key, line in kept.items() if json.loads(line)["step"] == step}
+
+
+def _tail(file: BinaryIO, step: int) -> tuple[int, bytes]:
+    """The end of the file behind the last whole line that comes before `step`: (offset, content)."""
+    start = file.seek(0, os.SEEK_END)
+    tail, seen = b"", 0  # the last `seen` bytes of the tail were looked at
+    while start:
+        size = min(_BLOCK, start)
+        start -= size
+        file.seek(start)
+        tail = file.read(size) + tail
+        end = tail.rfind(b"\n", 0, len(tail) - seen) + 1
+        while end:
+            begin = tail.rfind(b"\n", 0, end - 1) + 1
+            if not begin and start:
+                break  # its beginning is in the block before
+            if (key := _key(tail[begin:end])) and key[2] < step:
+                return start + end, tail[end:]
+            end, seen = begin, len(tail) - begin
+    return 0, tail
+
+
+def _key(line: bytes) -> tuple[str, Any, int] | None:
+    """(kind, task, step) of a line; None for one torn by a kill, which came after the last checkpoint."""
+    try:
+        event = json.loads(line)
+        return event["kind"], event.get("task"), int(event["step"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 class TensorBoard:

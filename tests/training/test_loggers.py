@@ -77,6 +77,69 @@ def test_a_run_that_begins_again_begins_with_an_empty_file(tmp_path):
     assert path.read_text() == ""
 
 
+def kept_by_reading_all(content, step):
+    """What stays, found the slow way."""
+    kept = {}
+    for line in content.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        key = (event["kind"], event.get("task"), event["step"])
+        if key[2] < step or (key[2] == step and key[0] in ("train", "eval")):
+            kept.setdefault(key, line + b"\n")
+    return b"".join(kept.values())
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("block", [1, 7, 64, 1000, 2**16])
+@pytest.mark.parametrize("torn", [b"", b'{"kind": "train", "st', b"\x00" * 100, b'{"kind": "eval", "step": 9}'])
+def test_the_end_alone_tells_what_stays(tmp_path, monkeypatch, block, torn):
+    path = tmp_path / "metrics.jsonl"
+    monkeypatch.setattr("spanloom.training.loggers._BLOCK", block)
+    for step in range(1, 12):
+        write_run(path, 1, 4)
+        write_run(path, 5, 9, resume_step=4)
+        content = path.read_bytes() + torn
+        path.write_bytes(content)
+        keys = cut_back(path, step)
+        assert path.read_bytes() == kept_by_reading_all(content, step)
+        assert keys == {(x["kind"], x.get("task")) for x in lines(path) if x["step"] == step}
+
+
+@pytest.mark.short
+def test_a_resume_costs_the_same_after_many_steps(tmp_path, monkeypatch):
+    from spanloom.training import loggers
+
+    path, looked_at, original = tmp_path / "metrics.jsonl", [], loggers._key
+    path.write_text("".join(json.dumps({"kind": "train", "step": step}) + "\n" for step in range(1, 200_001)))
+    monkeypatch.setattr(loggers, "_key", lambda line: looked_at.append(line) or original(line))
+    file = MetricsFile(path, 199_990)
+    assert len(looked_at) < 50
+    assert file.has("train", None, 199_990)
+    assert len(path.read_bytes().splitlines()) == 199_990
+    with pytest.raises(ValueError, match="steps never go back"):
+        file.write("train", 199_989, {})
+    with pytest.raises(ValueError, match="not kept in memory"):
+        file.has("train", None, 199_989)
+
+
+@pytest.mark.short
+def test_a_kill_while_the_file_is_cut_loses_nothing(tmp_path):
+    """What stays is written over what goes; the rest of that is cut off then, or by the next start."""
+    path, straight = tmp_path / "metrics.jsonl", tmp_path / "straight.jsonl"
+    write_run(path, 1, 4)
+    write_run(path, 5, 6, resume_step=4)
+    before = path.read_bytes()
+    cut_back(path, 4)
+    after = path.read_bytes()
+    assert not before.startswith(after + b"x")
+    path.write_bytes(after + before[len(after) :])
+    write_run(path, 5, 10, resume_step=4)
+    write_run(straight, 1, 10)
+    assert [x for x in lines(path) if x["kind"] != "start"] == [x for x in lines(straight) if x["kind"] != "start"]
+
+
 def test_a_full_disk_is_said(tmp_path, monkeypatch):
     file = MetricsFile(tmp_path / "metrics.jsonl")
 
