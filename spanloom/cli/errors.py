@@ -34,13 +34,20 @@ def report(error: BaseException, debug: bool) -> int:
     if isinstance(error, KeyboardInterrupt):
         print("spanloom: interrupted", file=sys.stderr)
         return INTERRUPTED
-    if debug or not _is_ours(error):
+    if debug or not (_is_ours(error) or _of_memory(error)):
         traceback.print_exception(error)
     if isinstance(error, UsageError):
         print(f"spanloom: {error}", file=sys.stderr)
         return USAGE
     print(f"spanloom: error: {_text(error)}", file=sys.stderr)
     return FAILED
+
+
+def _of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, of the host or of a device (JAX says so by a name in the message)."""
+    return isinstance(error, MemoryError) or (
+        type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError") and "RESOURCE_EXHAUSTED" in str(error)
+    )
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -69,6 +76,11 @@ _FIXES = {
 
 def _text(error: BaseException) -> str:
     text = str(error) or type(error).__name__
+    if _of_memory(error):
+        return (
+            f"out of memory ({text.splitlines()[0]}). What helps: a smaller --batch-size, shorter inputs, a smaller "
+            "--model, or more memory"
+        )
     if isinstance(error, OSError) and type(error).__module__ == "builtins" and error.strerror:
         fix = _FIXES.get(error.errno or 0)
         where = f"{error.filename}: " if error.filename else ""

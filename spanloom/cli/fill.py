@@ -149,7 +149,7 @@ def _record(number: int, line: str) -> tuple[int, dict[str, Any]]:
     record = _parsed(number, line)
     try:
         line.encode("utf-8")
-        json.dumps(record, ensure_ascii=False).encode("utf-8")  # JSON may hold half characters as \\ud800
+        json.dumps(record, ensure_ascii=False).encode("utf-8")  # JSON may hold half characters as \ud800
     except UnicodeEncodeError as error:
         bad = ascii(error.object[error.start])[1:-1]
         raise CommandError(

@@ -85,6 +85,9 @@ def find(word: str) -> Recipe:
 def _of_directory(path: Path) -> Recipe:
     file = path / RUN_FILE
     if not file.is_file():
+        around = next((folder for folder in path.absolute().parents[:2] if (folder / RUN_FILE).is_file()), None)
+        if around is not None:
+            raise UsageError(f"{path} is inside the run directory {around}: name that one to go on with it")
         raise UsageError(
             f"{path} is a directory without {RUN_FILE}, so not a run directory; a recipe is a name or a .py file"
         )
@@ -98,7 +101,10 @@ def read_run(directory: Path) -> Run:
     try:
         run = from_json(json.loads(file.read_text(encoding="utf-8")))
     except (SettingsError, ValueError) as error:
-        raise SettingsError(f"{file}: {error}") from error
+        copy = directory / "checkpoints" / "STEP" / "checkpoint.json"
+        raise SettingsError(
+            f'{file} cannot be read: {error}. If it is damaged, put the object under "run" in {copy} in its place'
+        ) from error
     assert isinstance(run, Run)
     return run
 

@@ -130,6 +130,20 @@ def test_errors_of_others_keep_their_traceback(capfd):
     assert report(KeyboardInterrupt(), debug=False) == 130
 
 
+def test_memory_that_runs_out_is_no_traceback(capsys):
+    class JaxRuntimeError(RuntimeError):
+        pass
+
+    for error in (MemoryError(), JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore")):
+        assert report(error, debug=False) == 1
+        text = capsys.readouterr().err
+        assert "Traceback" not in text
+        assert text.startswith("spanloom: error: out of memory (")
+        assert "--batch-size" in text
+    assert report(JaxRuntimeError("INTERNAL: other"), debug=False) == 1
+    assert "out of memory" not in capsys.readouterr().err
+
+
 def test_a_closed_pipe_is_no_error():
     command = f"{sys.executable} -m spanloom.cli.main train quickstart --help | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env={**os.environ}, check=False)

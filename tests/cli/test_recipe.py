@@ -161,3 +161,18 @@ def test_a_damaged_start_folder_is_no_matter_of_the_command_line(tmp_path):
         find("finetune").make(data=("a.tsv",), start=str(tmp_path))
     with pytest.raises(UsageError, match="no model size is called 'byt5_tinny'"):
         find("pretrain").make(text=("a.txt",), model="byt5_tinny")
+
+
+def test_a_folder_of_a_run_names_the_run(tmp_path):
+    (tmp_path / "checkpoints" / "3").mkdir(parents=True)
+    (tmp_path / "run.json").touch()
+    for inside in ("checkpoints", "checkpoints/3"):
+        with pytest.raises(UsageError, match=f"inside the run directory {tmp_path}: name that one"):
+            find(str(tmp_path / inside))
+
+
+def test_a_damaged_run_file_says_where_a_copy_is(tmp_path):
+    for content in (b"", b"{", b"\xff\xfe", b"[]", b"{}"):
+        (tmp_path / "run.json").write_bytes(content)
+        with pytest.raises(SettingsError, match=r"run\.json: .*checkpoint\.json in its place"):
+            find(str(tmp_path))
