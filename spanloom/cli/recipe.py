@@ -103,7 +103,7 @@ def read_run(directory: Path) -> Run:
     except (SettingsError, ValueError) as error:
         copy = directory / "checkpoints" / "STEP" / "checkpoint.json"
         raise SettingsError(
-            f'{file} cannot be read: {error}. If it is damaged, put the object under "run" in {copy} in its place'
+            f'{file}: {error}. If the file is damaged, put the object under "run" in {copy} in its place'
         ) from error
     assert isinstance(run, Run)
     return run
