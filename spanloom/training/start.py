@@ -9,9 +9,12 @@ import jax.numpy as jnp
 from spanloom.model.params import declare, flatten, unflatten
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
-from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
+from spanloom.settings.task import SpanCorruption
+from spanloom.settings.vocabulary import SentencePiece, Vocabulary
+from spanloom.tasks.span_lengths import span_lengths
 from spanloom.training.checkpoint_paths import is_checkpoint, is_run_directory, open_checkpoint
-from spanloom.training.checkpoints import restore, vocabulary_inside
+from spanloom.training.checkpoints import read_facts, restore, vocabulary_inside
+from spanloom.vocabularies.build import build
 
 SHOWN = 5  # mismatches named in an error
 
@@ -32,25 +35,38 @@ class Start:
     """What the user should know before training on these weights."""
 
 
-def load_start(run: Run) -> Start:
-    """The weights that `run.start` names.
+@dataclass(frozen=True)
+class Found:
+    """What `run.start` names, known without reading its weights."""
+
+    path: Path
+    """The checkpoint or folder itself."""
+    is_ours: bool
+    """Whether it is a Spanloom checkpoint; a Hugging Face folder, else."""
+    model: Model
+    """Its architecture."""
+    vocabulary: Vocabulary
+    """Its vocabulary, SentencePiece files inside it."""
+    run: Run | None
+    """The run that trained it, as far as it says so."""
+
+
+def find_start(run: Run) -> Found:
+    """What `run.start` names, checked against the run's model; no weights are read, so it takes no time.
 
     Raises StartError if it is neither a Spanloom checkpoint nor a Hugging Face folder, or does not fit the model;
     CheckpointError if it is damaged.
     """
     path = Path(str(run.start)).expanduser()
     if is_checkpoint(path) or is_run_directory(path):
-        restored = restore(open_checkpoint(path))
-        notes: tuple[str, ...] = ()
-        vocabulary: Vocabulary = vocabulary_inside(restored.path, restored.run)
-        model, params = restored.run.model, restored.params
-        description = f"weights of {restored.path} (step {restored.step}), optimizer fresh"
+        checkpoint = open_checkpoint(path)
+        theirs = read_facts(checkpoint).run
+        found = Found(checkpoint, True, theirs.model, vocabulary_inside(checkpoint, theirs), theirs)
     elif (path / "config.json").is_file():
-        from spanloom.conversion.huggingface import import_hf
+        from spanloom.conversion.huggingface import read_lineage, read_settings
 
-        found = import_hf(path)
-        model, params, vocabulary, notes = found.model, found.params, found.vocabulary, found.notes
-        description = f"weights of the Hugging Face folder {path}, optimizer fresh"
+        settings = read_settings(path)
+        found = Found(path, False, settings.model, settings.vocabulary, read_lineage(path).run)
     elif path.exists():
         raise StartError(
             f"start: {path} is neither a Spanloom run or checkpoint (checkpoints/STEP, or checkpoint.json) nor a "
@@ -61,9 +77,27 @@ def load_start(run: Run) -> Start:
             f"start: {path} does not exist. Name a Spanloom run, one of its checkpoints/STEP, or a folder downloaded "
             "from Hugging Face (nothing is downloaded during training)"
         )
-    check_fits(path, model, params, run.model)
+    check_fits(path, found.model, declare(found.model), run.model)
+    return found
+
+
+def load_start(run: Run) -> Start:
+    """The weights that `run.start` names. Raises what `find_start` raises."""
+    found = find_start(run)
+    notes: tuple[str, ...] = ()
+    if found.is_ours:
+        restored = restore(found.path)
+        params = restored.params
+        description = f"weights of {found.path} (step {restored.step}), optimizer fresh"
+    else:
+        from spanloom.conversion.huggingface import import_hf
+
+        imported = import_hf(found.path)
+        params, notes = imported.params, imported.notes
+        description = f"weights of the Hugging Face folder {found.path}, optimizer fresh"
     fitting = unflatten(run.model, {name: jnp.asarray(leaf, jnp.float32) for name, leaf in flatten(params).items()})
-    return Start(fitting, description, (*notes, *vocabulary_warnings(path, vocabulary, run.task.vocabulary)))
+    warnings = vocabulary_warnings(Path(str(run.start)), found.vocabulary, run.task.vocabulary)
+    return Start(fitting, description, (*notes, *warnings, *untrained_sentinels(found, run)))
 
 
 def check_fits(path: Path, saved: Model, params: Any, wanted: Model) -> None:
@@ -107,28 +141,66 @@ def check_fits(path: Path, saved: Model, params: Any, wanted: Model) -> None:
 
 
 def vocabulary_warnings(path: Path, saved: Vocabulary, wanted: Vocabulary) -> list[str]:
-    """What differs between the vocabulary a checkpoint was trained with and this run's, as warnings."""
-    if saved == wanted:
-        return []
-    if isinstance(saved, Bytes) and isinstance(wanted, Bytes):
-        if saved.sentinels == wanted.sentinels:
-            return []
+    """What differs between the vocabulary a checkpoint was trained with and this run's, as warnings.
+
+    Compared is what the vocabularies do, not how they are written. Raises VocabularyError for a file that is none.
+    """
+    if type(saved) is not type(wanted):
         return [
-            f"{path} was trained with the sentinels of {saved.sentinels!r}, this run uses those of "
-            f"{wanted.sentinels!r}: their embedding rows begin untrained for this use. To keep what was learnt: "
-            f"--task.vocabulary.sentinels {saved.sentinels}"
+            f"{path} was trained with a {type(saved).__name__} vocabulary, this run has {type(wanted).__name__}: every "
+            "id means something else"
         ]
-    if isinstance(saved, SentencePiece) and isinstance(wanted, SentencePiece):
-        same_file = _content(saved.path) is not None and _content(saved.path) == _content(wanted.path)
-        return [] if same_file else [f"{path} was trained with another SentencePiece model than {wanted.path}"]
+    theirs, ours = build(saved), build(wanted)
+    if theirs.fingerprint() == ours.fingerprint():
+        return []
+    if theirs.files() != ours.files():
+        other = wanted.path if isinstance(wanted, SentencePiece) else "this run has"
+        return [f"{path} was trained with another SentencePiece model than {other}: ids mean something else"]
+    common = min(len(theirs.sentinels), len(ours.sentinels))
+    if theirs.sentinels[:common] == ours.sentinels[:common]:
+        return []
     return [
-        f"{path} was trained with a {type(saved).__name__} vocabulary, this run has {type(wanted).__name__}: every id "
-        "means something else"
+        f"{path} was trained with the sentinels of {_sentinel_flags(saved)} (the first ids are "
+        f"{_first(theirs.sentinels)}), this run uses those of {_sentinel_flags(wanted)} ({_first(ours.sentinels)}): "
+        f"their embedding rows begin untrained for this use. To keep what was learnt: {_sentinel_flags(saved)}"
     ]
 
 
-def _content(path: str) -> bytes | None:
-    try:
-        return Path(path).read_bytes()
-    except OSError:
-        return None
+def untrained_sentinels(found: Found, run: Run) -> list[str]:
+    """A warning if this run masks more spans in an example than the run behind the start did: the rows of the other
+    sentinels were never trained. Empty where nothing is known of that run.
+    """
+    ours = _spans(run)
+    if not ours or found.run is None:
+        return []
+    theirs = _spans(found.run)
+    if ours <= theirs:
+        return []
+    if theirs == 0:
+        return [
+            f"the run behind {found.path} learnt {found.run.task.name!r}, which has no sentinels, so it trained none "
+            f"of the {ours} that this run uses: their embedding rows are as that run found them"
+            + (f" in {found.run.start}" if found.run.start else ", that is, random")
+        ]
+    return [
+        f"this run masks {ours} spans in an example and the one behind {found.path} masked {theirs}: the embedding "
+        f"rows of the sentinels <extra_id_{theirs}> to <extra_id_{ours - 1}> begin untrained. To use trained ones "
+        "only, mask fewer spans: longer ones (--task.objective.mean-span-length) or in shorter inputs "
+        "(--task.objective.inputs-length)"
+    ]
+
+
+def _spans(run: Run) -> int:
+    """Sentinels that a run uses: spans in an example, 0 for pairs."""
+    objective = run.task.objective
+    if not isinstance(objective, SpanCorruption):
+        return 0
+    return span_lengths(objective.inputs_length, objective.noise_density, objective.mean_span_length).num_spans
+
+
+def _sentinel_flags(vocabulary: Vocabulary) -> str:
+    return f"--task.vocabulary.sentinels {vocabulary.sentinels} --task.vocabulary.extra-ids {vocabulary.extra_ids}"
+
+
+def _first(sentinels: tuple[int, ...]) -> str:
+    return ", ".join(map(str, sentinels[:2])) + ", ..."

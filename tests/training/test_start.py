@@ -5,16 +5,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny_training import same_arrays, tiny_run
+from tiny_training import same_arrays, tiny_run, write_vocabulary
 
 from spanloom.model.params import declare, initialize
 from spanloom.optim.build import build
 from spanloom.settings.run import Checkpoints
+from spanloom.settings.task import PairFiles, SpanCorruption, Supervised, Task
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 from spanloom.training.checkpoint_paths import CheckpointError
 from spanloom.training.checkpoints import CheckpointWriter, Facts
-from spanloom.training.start import StartError, load_start, vocabulary_warnings
+from spanloom.training.start import StartError, find_start, load_start, vocabulary_warnings
 from spanloom.training.state import fresh_state
+
+
+def save(directory, run, params):
+    """A run directory with a checkpoint of step 5."""
+    writer = CheckpointWriter(directory / "checkpoints", Checkpoints(), {})
+    writer.save(
+        fresh_state(params, build(run.optimizer, run.schedule, declare(run.model))),
+        Facts(5, {"examples": 20}, run, {"spanloom": "0"}),
+    )
+    writer.close()
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +33,8 @@ def trained(tmp_path_factory):
     """A run directory with a checkpoint, its run and its weights."""
     directory = tmp_path_factory.mktemp("trained")
     run = tiny_run(directory / "text.txt", 100).resolve()
-    specs = declare(run.model)
-    params = initialize(specs, jax.random.key(3))
-    writer = CheckpointWriter(directory / "checkpoints", Checkpoints(), {})
-    writer.save(
-        fresh_state(params, build(run.optimizer, run.schedule, specs)),
-        Facts(5, {"examples": 20}, run, {"spanloom": "0"}),
-    )
-    writer.close()
+    params = initialize(declare(run.model), jax.random.key(3))
+    save(directory, run, params)
     return directory, run, params
 
 
@@ -82,13 +87,15 @@ def test_a_damaged_checkpoint_is_an_error(trained, tmp_path):
 
 
 def test_a_hugging_face_folder(trained, tmp_path):
-    from spanloom.conversion.huggingface import Imported
+    from spanloom.conversion.huggingface import Imported, Settings
 
     _, run, params = trained
     found = Imported(run.model, jax.tree.map(np.asarray, params), Bytes(sentinels="google"), ("a note",))
     (tmp_path / "config.json").write_text("{}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spanloom.conversion.huggingface.import_hf", lambda path: found)
+        settings = Settings(found.model, found.vocabulary, found.notes)
+        patch.setattr("spanloom.conversion.huggingface.read_settings", lambda path: settings)
         start = load_start(starting(run, tmp_path))
     assert same_arrays(start.params, params)
     assert all(isinstance(leaf, jnp.ndarray) for leaf in jax.tree.leaves(start.params))
@@ -98,14 +105,87 @@ def test_a_hugging_face_folder(trained, tmp_path):
 
 @pytest.mark.short
 def test_vocabularies_that_differ_are_said(tmp_path):
-    first, second = tmp_path / "a.model", tmp_path / "b.model"
-    first.write_bytes(b"1")
-    second.write_bytes(b"1")
+    first, second = write_vocabulary(tmp_path / "a.model"), write_vocabulary(tmp_path / "b.model")
     assert vocabulary_warnings(tmp_path, SentencePiece(str(first)), SentencePiece(str(second))) == []
-    second.write_bytes(b"2")
+    write_vocabulary(second, 30)
     assert (
         "another SentencePiece model"
         in vocabulary_warnings(tmp_path, SentencePiece(str(first)), SentencePiece(str(second)))[0]
     )
     assert "every id means something else" in vocabulary_warnings(tmp_path, Bytes(), SentencePiece(str(first)))[0]
     assert vocabulary_warnings(tmp_path, Bytes(extra_ids=100), Bytes()) == []
+
+
+@pytest.mark.short
+@pytest.mark.parametrize(
+    ("theirs", "ours", "words"),
+    [
+        ({"extra_ids": 100}, {"extra_ids": 50}, "sentinels appended --task.vocabulary.extra-ids 100"),
+        ({"extra_ids": 100}, {"extra_ids": 100}, None),
+    ],
+)
+def test_one_model_with_other_sentinels_is_another_vocabulary(tmp_path, theirs, ours, words):
+    """Appended sentinels count downwards from the last id: with fewer of them every one is another id."""
+    model = str(write_vocabulary(tmp_path / "a.model"))
+    saved, wanted = (SentencePiece(model, "appended", **changes) for changes in (theirs, ours))
+    found = vocabulary_warnings(tmp_path, saved, wanted)
+    if words is None:
+        assert found == []
+    else:
+        assert words in found[0]
+        assert "begin untrained" in found[0]
+
+
+@pytest.mark.short
+def test_the_same_sentinels_in_other_words_are_no_difference(tmp_path):
+    model = str(write_vocabulary(tmp_path / "a.model"))
+    assert vocabulary_warnings(tmp_path, SentencePiece(model), SentencePiece(model, "appended")) == []
+    (warning,) = vocabulary_warnings(tmp_path, Bytes("seqio", 125), Bytes("seqio", 100))
+    assert "383, 382, ..." in warning
+    assert "358, 357, ..." in warning
+
+
+def corrupting(run, length):
+    return dataclasses.replace(run, task=dataclasses.replace(run.task, objective=SpanCorruption(length, 0.15, 3.0)))
+
+
+def test_sentinels_that_the_start_never_trained_are_said(trained):
+    """The start's run masks 2 spans in an example of 32 tokens."""
+    directory, run, _ = trained
+    assert load_start(corrupting(starting(run, directory), 24)).warnings == ()
+    (warning,) = load_start(corrupting(starting(run, directory), 128)).warnings
+    assert "this run masks 7 spans in an example" in warning
+    assert "masked 2" in warning
+    assert "<extra_id_2> to <extra_id_6> begin untrained" in warning
+    pairs = Task("pairs", PairFiles(("pairs.tsv",)), objective=Supervised())
+    assert load_start(dataclasses.replace(starting(run, directory), task=pairs)).warnings == ()
+
+
+@pytest.mark.parametrize("began", [None, "elsewhere/run"])
+def test_a_start_that_learnt_pairs_trained_no_sentinel(trained, tmp_path, began):
+    _, run, params = trained
+    pairs = Task("pairs", PairFiles(("pairs.tsv",)), objective=Supervised())
+    finetuned = dataclasses.replace(run, task=pairs, start=began).resolve()
+    save(tmp_path, finetuned, params)
+    (warning,) = load_start(starting(run, tmp_path)).warnings
+    assert "learnt 'pairs', which has no sentinels, so it trained none" in warning
+    assert ("in elsewhere/run" if began else "random") in warning
+
+
+def test_an_export_knows_the_sentinels_of_its_run(trained, tmp_path):
+    from spanloom.cli.convert import read_source
+    from spanloom.conversion.convert import convert_to_hf
+
+    directory, run, _ = trained
+    convert_to_hf(read_source(directory), tmp_path / "hf")
+    assert load_start(starting(run, tmp_path / "hf")).warnings == ()
+    (warning,) = load_start(corrupting(starting(run, tmp_path / "hf"), 128)).warnings
+    assert "<extra_id_2> to <extra_id_6> begin untrained" in warning
+
+
+def test_looking_at_a_start_reads_no_weights(trained, monkeypatch):
+    directory, run, _ = trained
+    monkeypatch.setattr("spanloom.training.start.restore", lambda path: pytest.fail("weights were read"))
+    assert find_start(starting(run, directory)).path == directory / "checkpoints" / "5"
+    with pytest.raises(StartError, match="mlp"):
+        find_start(starting(run, directory, d_ff=40))
