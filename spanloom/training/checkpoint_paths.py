@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
+from spanloom.pipeline.durable import write_file
 from spanloom.training.integrity import DamagedError, verify
 from spanloom.training.retention import best_steps
 
@@ -12,6 +13,7 @@ CHECKPOINTS = "checkpoints"
 FACTS = "checkpoint.json"
 ARRAYS = "arrays"
 VOCABULARY = "vocabulary"
+HELDOUT = "heldout.json"  # a held-out loss that was measured after the checkpoint was written
 PARTIAL = ".partial"  # being written
 DELETED = ".deleted"  # being deleted
 
@@ -109,6 +111,13 @@ def heldout_loss(path: Path) -> float | None:
     """The held-out loss measured at the checkpoint's step, or None."""
     try:
         loss: float | None = json.loads((path / FACTS).read_text())["heldout_loss"]
+        if loss is None and (path / HELDOUT).exists():
+            loss = json.loads((path / HELDOUT).read_text())["heldout_loss"]
     except (OSError, ValueError, KeyError):
         return None  # damaged: not the best of anything, and said when it is read
     return loss
+
+
+def add_heldout_loss(path: Path, loss: float) -> None:
+    """Note a held-out loss measured at the step of the checkpoint `path`, whose evaluation had been interrupted."""
+    write_file(path / HELDOUT, lambda file: file.write(json.dumps({"heldout_loss": loss}).encode()))

@@ -6,6 +6,7 @@
       arrays/optimizer/   the optimizer's state
       vocabulary/         the files of the vocabulary (none for bytes)
       manifest.json       size and CRC-32 of every other file
+      heldout.json        only if the held-out loss of its step was measured later; not in the manifest
 
 A checkpoint is written under the name 1000.partial, flushed to disk, listed in its manifest and renamed: a kill at any
 instant leaves the old checkpoints and perhaps a directory whose name no reader looks at. Restoring reads the arrays
@@ -206,6 +207,8 @@ def _read_facts(path: Path) -> tuple[Facts, dict[str, Any]]:
             f"read here: {error}"
         ) from error
     fields = {f.name: whole[f.name] for f in dataclasses.fields(Facts) if f.name != "run" and f.name in whole}
+    if fields["heldout_loss"] is None:
+        fields["heldout_loss"] = heldout_loss(path)
     return Facts(run=run, **fields), whole["arrays"]
 
 
@@ -303,10 +306,19 @@ class CheckpointWriter:
             size = seal(partial)
             partial.rename(self._directory / str(step))
             sync_directory(self._directory)
-            self._delete_old()
-            self._on_saved(step, size, time.perf_counter() - started)
         except BaseException as error:
             self._error = self._failed(partial, error)
+            self._error.__cause__ = error
+            return
+        try:
+            self._on_saved(step, size, time.perf_counter() - started)
+            self._delete_old()
+        except BaseException as error:
+            self._error = CheckpointError(
+                f"checkpoint {self._directory / str(step)} is whole, but what follows a save failed: saying so, or "
+                f"deleting older ones that are no longer to be kept ({_root_cause(error)}). Mend that; the same "
+                "command then goes on from there."
+            )
             self._error.__cause__ = error
 
     def _delete_old(self) -> None:

@@ -17,7 +17,7 @@ from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.run import Checkpoints
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training import checkpoints
-from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint, steps_in
+from spanloom.training.checkpoint_paths import CheckpointError, add_heldout_loss, latest, open_checkpoint, steps_in
 from spanloom.training.checkpoints import CheckpointWriter, Facts, read_facts, restore, vocabulary_inside
 from spanloom.training.state import TrainState, fresh_state
 
@@ -192,6 +192,34 @@ def test_a_failed_save_is_an_error_and_leaves_the_earlier_ones(tmp_path, state, 
         write(tmp_path, state, [20])
     assert [p.name for p in directory.iterdir()] == ["10"]
     restore(directory / "10")
+
+
+@pytest.mark.parametrize("what", ["delete", "say"])
+def test_what_fails_after_a_save_is_not_called_a_failed_save(tmp_path, state, monkeypatch, what):
+    def fail(*arguments):
+        raise PermissionError(13, "Permission denied")
+
+    if what == "delete":
+        monkeypatch.setattr(checkpoints, "delete", fail)
+    on_saved = fail if what == "say" else lambda *arguments: None
+    writer = CheckpointWriter(tmp_path, Checkpoints(keep=1, keep_best=0), {}, on_saved)
+    if what == "delete":
+        writer.save(state, facts(10))  # nothing to delete yet
+    writer.save(state, facts(20))
+    with pytest.raises(CheckpointError, match=r"checkpoint .*/20 is whole, but .*Permission denied") as error:
+        writer.close()
+    assert "could not save" not in str(error.value)
+    restore(tmp_path / "20")
+
+
+def test_a_loss_measured_later_counts_for_the_best(tmp_path, state):
+    directory = write(tmp_path, state, [1, 2, 3], losses=[3.0, None, 2.0])
+    assert open_checkpoint(tmp_path, "best").name == "3"
+    add_heldout_loss(directory / "2", 1.0)
+    assert open_checkpoint(tmp_path, "best").name == "2"
+    assert restore(directory / "2").facts.heldout_loss == 1.0
+    write(tmp_path, state, [4, 5], Checkpoints(keep=1, keep_best=1), losses=[9.0, 9.0])
+    assert steps_in(directory) == [2, 5]
 
 
 FULL_DISK = """
