@@ -21,7 +21,7 @@ from spanloom.pipeline.durable import write_file
 from spanloom.pipeline.prefetch import prefetch
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
-from spanloom.training.checkpoint_paths import CHECKPOINTS, clean_up, latest
+from spanloom.training.checkpoint_paths import CHECKPOINTS, add_heldout_loss, clean_up, latest
 from spanloom.training.checkpoints import CheckpointWriter, Facts, read_facts, restore
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
 from spanloom.training.compiler import return_freed_memory
@@ -33,9 +33,9 @@ from spanloom.training.machine import describe_machine, differences, measured_pe
 from spanloom.training.progress import Display, make_display
 from spanloom.training.recorder import Recorder, Speeds, count_tokens
 from spanloom.training.same_data import changed_parts, vocabulary_for
-from spanloom.training.say import saved_sayer, say_data, say_first_loss, say_heldout, say_model, say_resume
+from spanloom.training.say import saved_sayer, say_best, say_data, say_first_loss, say_heldout, say_model, say_resume
 from spanloom.training.signals import Stopped, stop_signals
-from spanloom.training.start import load_start
+from spanloom.training.start import find_start, load_start
 from spanloom.training.state import TrainState, fresh_state
 from spanloom.training.step import make_train_step
 
@@ -51,6 +51,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None, accepted
     DirectoryInUseError if another process trains there, and what reading the data raises.
     """
     run, directory = run.resolve(), Path(directory)
+    step: int | None = None
     with contextlib.ExitStack() as stack:
         # ---- Set up --------------------------------------------------------------------------------------------------
         display = display or make_display()
@@ -63,19 +64,22 @@ def train(run: Run, directory: Path, *, display: Display | None = None, accepted
         settings = json.dumps(to_json(run), indent=1) + "\n"
         write_file(directory / "run.json", lambda file: file.write(settings.encode()))
 
-        # ---- Read the data -------------------------------------------------------------------------------------------
-        # A checkpoint needs nothing but itself: its vocabulary is used, not the file that this once came from.
+        # ---- What can be refused without reading data or weights is refused now --------------------------------------
         checkpoint = latest(directory)
         facts = read_facts(checkpoint) if checkpoint else None
+        specs = declare(run.model)
+        optimizer = build_optimizer(run.optimizer, run.schedule, specs)
+        if run.start and not checkpoint:
+            find_start(run)
+
+        # ---- Read the data -------------------------------------------------------------------------------------------
+        # A checkpoint needs nothing but itself: its vocabulary is used, not the file that this once came from.
         vocabulary = vocabulary_for(checkpoint, facts, run, accepted) if checkpoint and facts else None
         data = open_data(run, directory, vocabulary=vocabulary, progress=display.building)
         other = changed_parts(checkpoint, facts, run, data, accepted) if checkpoint and facts else []
         say_data(display, run, data)
-
-        # ---- Make the model ------------------------------------------------------------------------------------------
-        specs = declare(run.model)
-        optimizer = build_optimizer(run.optimizer, run.schedule, specs)
         say_model(display, run, num_params(specs))
+        say_best(display, run, data)
 
         # ---- Restore, in this order ----------------------------------------------------------------------------------
         # 1. The last checkpoint of this directory: weights, optimizer, step and position; the run goes on.
@@ -139,8 +143,11 @@ def train(run: Run, directory: Path, *, display: Display | None = None, accepted
         stack.callback(writer.close)
         logger.write("start", first_step, {"parameters": num_params(specs), "peak_flops": speeds.peak, **machine})
 
-        def evaluate(step: int) -> float | None:
-            """Held-out loss at `step`, written down; None if there is no held-out part or a stop was asked for."""
+        def evaluate(step: int, saved: Path | None = None) -> float | None:
+            """Held-out loss at `step`, written down, with the checkpoint `saved` of that step too if it is there.
+
+            None if there is no held-out part, it was measured already, or a stop was asked for.
+            """
             if data.heldout is None or metrics_file.has("eval", run.task.name, step):
                 return None
             batches = data.heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
@@ -148,13 +155,15 @@ def train(run: Run, directory: Path, *, display: Display | None = None, accepted
                 values = heldout_metrics(heldout_step, state.params, stop.until_requested(batches))
             except Stopped:
                 return None  # the next start makes up for it
+            if saved:
+                add_heldout_loss(saved, values["heldout_loss"])
             logger.write("eval", step, {"task": run.task.name, **values})
             say_heldout(display, step, values)
             return values["heldout_loss"]
 
         # ---- Train, check the first loss, evaluate, save -------------------------------------------------------------
         if first_step and (first_step % run.eval.every == 0 or first_step >= run.steps):
-            evaluate(first_step)  # if it was interrupted
+            evaluate(first_step, checkpoint)  # if it was interrupted
         if stop.requested:
             raise Stopped
         display.begin(first_step, run.steps)
@@ -201,6 +210,8 @@ def train(run: Run, directory: Path, *, display: Display | None = None, accepted
             if stopping:
                 break
 
+        # Leaving the block waits for the last save; a signal may come until then.
+    if step is not None:
         return step >= run.steps and not stop.requested
     # Only `Stopped` leads here: the signal came before there was anything new to save.
     display.say("stopped before the first step; the same command begins again where this one was")

@@ -37,6 +37,17 @@ def say_model(display: Display, run: Run, parameters: int) -> None:
     )
 
 
+def say_best(display: Display, run: Run, data: Data) -> None:
+    """That hardly a checkpoint can be the best, if none but the last has a held-out loss of its own."""
+    every, measured = run.checkpoint.every, run.eval.every
+    if data.heldout and run.checkpoint.keep_best and every < run.steps and math.lcm(every, measured) >= run.steps:
+        display.warn(
+            f"checkpoints are written every {every:,} steps and the held-out loss is measured every {measured:,}: "
+            "never both at one step before the last, so that none of them can be kept or chosen as the best "
+            f"(checkpoint.keep_best, --which best); --eval.every {every} mends it"
+        )
+
+
 def say_resume(display: Display, facts: Facts, run: Run, parts: list[str], differing: list[str]) -> None:
     """That the run goes on, with what else differs from before: settings, `parts` of the data, the machine."""
     display.say(f"resuming after step {facts.step:,}, {facts.position['examples']:,} examples read")

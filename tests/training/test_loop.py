@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import pytest
 from tiny_training import MODEL, events, losses, same_arrays, tiny_run, write_text
 
-from spanloom.settings.optimizer import AdamW, Constant
+from spanloom.settings.optimizer import AdamW, Constant, Factors
 from spanloom.settings.run import Checkpoints, Evaluation, Logging
 from spanloom.settings.serialize import from_json
-from spanloom.training import loop
+from spanloom.training import checkpoints, loop
 from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint, steps_in
 from spanloom.training.checkpoints import read_facts, restore
 from spanloom.training.divergence import DivergedError, all_finite
@@ -233,6 +233,50 @@ def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_pat
     finished, _ = train(run_of(text, 10), tmp_path)
     assert finished
     assert losses(tmp_path) == losses(trained[0])
+    # The checkpoint of that step knows the loss that was made up for, and so does whoever asks for the best.
+    measured = {step: read_facts(tmp_path / "checkpoints" / str(step)).heldout_loss for step in (4, 8, 10)}
+    assert measured == {step: losses(tmp_path)["eval", step] for step in (4, 8, 10)}
+    assert open_checkpoint(tmp_path, "best").name == open_checkpoint(trained[0], "best").name
+
+
+def test_a_stop_during_the_last_save_is_not_forgotten(text, tmp_path, monkeypatch):
+    """The last step is done, but what a command does after it (results, an export) must wait for the next time."""
+    original = checkpoints.seal
+
+    def stopped(path):
+        if path.name.startswith("4"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(path)
+
+    monkeypatch.setattr(checkpoints, "seal", stopped)
+    finished, _ = train(run_of(text, 4), tmp_path)
+    assert not finished
+    restore(latest(tmp_path))
+    finished, output = train(run_of(text, 4), tmp_path)
+    assert finished
+    assert "all 4 steps are done" in output
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"start": "runs/tpyo"}, "runs/tpyo does not exist"),
+        ({"schedule": Factors("constant * nonsense")}, "nonsense"),
+    ],
+)
+def test_what_needs_no_data_is_refused_before_they_are_read(text, tmp_path, changes, words):
+    with pytest.raises(ValueError, match=words):
+        train(run_of(text, 4, **changes), tmp_path)
+    assert not (tmp_path / "stores").exists()
+
+
+def test_checkpoints_that_cannot_be_the_best_are_said(text, tmp_path):
+    often = Checkpoints(every=2)
+    _, output = train(run_of(text, 6, checkpoint=often, eval=Evaluation(every=3, max_batches=1)), tmp_path / "a")
+    assert "warning: checkpoints are written every 2 steps and the held-out loss is measured every 3" in output
+    never = Checkpoints(every=2, keep_best=0)
+    _, output = train(run_of(text, 6, checkpoint=never, eval=Evaluation(every=3, max_batches=1)), tmp_path / "b")
+    assert "warning" not in output
 
 
 def test_two_at_once_are_refused(text, tmp_path):
