@@ -66,7 +66,7 @@ def start_run(command: Command, words: Sequence[str]) -> None:
     from spanloom.training.loop import train as train_loop
 
     if not train_loop(start.run, start.directory, accepted=start.accepted):
-        print("stopped; what was done is saved, and the same command goes on from there", flush=True)
+        print("stopped; the same command goes on", flush=True)
         return
     from spanloom.cli.closing import close_run
 

@@ -26,7 +26,12 @@ def steps_in(directory: Path) -> list[int]:
     """Steps of the whole checkpoints below `directory` (a run's checkpoints/), ascending."""
     if not directory.is_dir():
         return []
-    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal() and path.is_dir())
+    return sorted(int(path.name) for path in directory.iterdir() if _is_step(path.name) and path.is_dir())
+
+
+def _is_step(name: str) -> bool:
+    """Whether a checkpoint can be called `name`: 7 is one, 007 is somebody else's directory."""
+    return name.isdecimal() and str(int(name)) == name
 
 
 def latest(directory: Path) -> Path | None:

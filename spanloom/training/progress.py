@@ -1,5 +1,6 @@
 """What the user sees: a live bar on a terminal, plain lines elsewhere."""
 
+import contextlib
 import sys
 import time
 from dataclasses import dataclass
@@ -70,8 +71,9 @@ class PlainDisplay:
         self._born = time.monotonic()
 
     def say(self, text: str) -> None:
-        """A line."""
-        print(text, file=self._stream, flush=True)
+        """A line. Where the reader has gone (`| head`), training goes on without one."""
+        with contextlib.suppress(BrokenPipeError):
+            print(text, file=self._stream, flush=True)
 
     def warn(self, text: str) -> None:
         """A line that begins with 'warning:'."""

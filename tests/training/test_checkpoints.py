@@ -247,3 +247,11 @@ def test_no_room_for_the_arrays(tmp_path, state):
     assert "The checkpoint of step 10 is intact" in result.stderr
     assert [p.name for p in directory.iterdir()] == ["10"]
     restore(directory / "10")
+
+
+@pytest.mark.short
+def test_directories_that_only_look_like_a_step_are_no_checkpoints(tmp_path: Path) -> None:
+    for name in ("7", "007", "8.partial", "notes"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "9").write_text("a file")
+    assert steps_in(tmp_path) == [7]

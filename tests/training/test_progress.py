@@ -79,3 +79,15 @@ def test_durations(seconds, text):
 )
 def test_amounts(number, text):
     assert amount(number) == text
+
+
+def test_a_reader_that_has_gone_stops_no_training():
+    class ClosedPipe(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    display = PlainDisplay(ClosedPipe())
+    display.begin(0, 2)
+    display.warn("careful")
+    display.advance(pace(2), log_line=True)
+    display.close()  # reached: nothing was raised
