@@ -82,12 +82,16 @@ def test_amounts(number, text):
 
 
 def test_a_reader_that_has_gone_stops_no_training():
+    attempts = []
+
     class ClosedPipe(io.StringIO):
         def write(self, text):
+            attempts.append(text)
             raise BrokenPipeError
 
     display = PlainDisplay(ClosedPipe())
     display.begin(0, 2)
     display.warn("careful")
     display.advance(pace(2), log_line=True)
-    display.close()  # reached: nothing was raised
+    assert attempts[0] == "warning: careful"
+    assert attempts[-1].startswith("step 2/2")
