@@ -1,10 +1,11 @@
-"""Proof that a refactor changes nothing: the same training steps at two revisions, compared bit for bit.
+"""Does the current tree compute the very same losses as another revision? The house's proof that a refactor changes nothing.
 
-    .venv/bin/python benchmarks/identical_loss.py HEAD~1 [--steps 20]
+    .venv/bin/python benchmarks/identical_loss.py [REVISION] [--steps 20]
 
-Trains small models (scanned and unrolled, dropout, every optimizer) on fixed made-up batches with the code of the
-working tree and with that of the revision named, and compares every loss and gradient norm. Exit status 1 if any
-differ.
+Trains a small fixed model on fixed synthetic data, scanned and unrolled, packed and with dropout, in this tree and in a
+worktree of REVISION (default HEAD, that is: without what is uncommitted), and compares every loss and gradient norm bit
+for bit. Exit status 0 if all are identical, 1 if not. Both run on this machine with the same packages: other versions of
+XLA, another CPU or another number of cores may round differently.
 """
 
 import argparse
@@ -17,87 +18,115 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Runs inside either tree, so it uses nothing but the interfaces that stay.
 TRAIN = """
-import json, sys
+import dataclasses, json, sys
 import jax, numpy as np
 from spanloom.model.params import declare, initialize
-from spanloom.model.sizes import named
 from spanloom.optim.build import build, learning_rate
-from spanloom.settings.optimizer import AdamW, AdamWRMS, Adafactor, Constant
+from spanloom.settings.model import Model
+from spanloom.settings.optimizer import Adafactor, Rsqrt
 from spanloom.settings.run import Loss
 from spanloom.training.state import fresh_state
 from spanloom.training.step import make_train_step
 
-def batch(rng):
-    targets = rng.integers(3, 384, (4, 12)).astype(np.int32)
-    shifted = np.pad(targets, [(0, 0), (1, 0)])[:, :-1]
-    weights = np.ones_like(targets)
-    inputs = rng.integers(3, 384, (4, 24)).astype(np.int32)
-    names = ("encoder_input_tokens", "decoder_target_tokens", "decoder_input_tokens", "decoder_loss_weights")
-    return dict(zip(names, (inputs, targets, shifted, weights)))
+STEPS = int(sys.argv[1])
+BASE = Model(vocab_size=384, d_model=64, d_ff=160, num_heads=4, d_kv=16, num_encoder_layers=2, num_decoder_layers=2)
+CASES = {
+    "scanned": (BASE, False),
+    "unrolled": (dataclasses.replace(BASE, scan_layers=False), False),
+    "packed": (BASE, True),
+    "dropout": (dataclasses.replace(BASE, dropout=0.1), False),
+    "t5_1_0": (dataclasses.replace(BASE, tie_embeddings=True, activations=("relu",)), False),
+    "umt5": (dataclasses.replace(BASE, per_layer_position_bias=True), True),
+    "bfloat16": (dataclasses.replace(BASE, dtype="bfloat16"), False),
+}
 
-found = {}
-for size, scan, dropout, optimizer in (
-    ("byt5_nano", True, 0.0, Adafactor(learning_rate=0.01)),
-    ("byt5_nano", False, 0.1, AdamWRMS()),
-    ("byt5_tiny", True, 0.0, AdamW()),
-):
-    model = named(size, scan_layers=scan, dropout=dropout)
-    schedule, rng = Constant(warmup_steps=2), np.random.default_rng(0)
-    transformation = build(optimizer, schedule, declare(model))
-    state = fresh_state(jax.jit(lambda key: initialize(declare(model), key))(jax.random.key(0)), transformation)
-    step = make_train_step(model, Loss(), transformation, learning_rate(optimizer, schedule), 0)
+def batch(step, packed):
+    random = np.random.default_rng([7, step])
+    inputs, targets = (random.integers(3, 259, (4, n), dtype=np.int32) for n in (48, 20))
+    inputs[1, 40:], targets[2, 15:] = 0, 0
+    fields = {
+        "encoder_input_tokens": inputs,
+        "decoder_target_tokens": targets,
+        "decoder_input_tokens": np.pad(targets[:, :-1], [(0, 0), (1, 0)]),
+        "decoder_loss_weights": (targets > 0).astype(np.int32),
+    }
+    if packed:
+        fields["encoder_segment_ids"] = ((np.arange(48) // 24 + 1) * (inputs > 0)).astype(np.int32)
+        fields["decoder_segment_ids"] = ((np.arange(20) // 10 + 1) * (targets > 0)).astype(np.int32)
+    return fields
+
+result = {}
+for name, (model, packed) in CASES.items():
+    specs = declare(model)
+    optimizer = build(Adafactor(), Rsqrt(warmup_steps=100), specs)
+    state = fresh_state(jax.jit(lambda key: initialize(specs, key))(jax.random.key(0)), optimizer)
+    step = make_train_step(model, Loss(), optimizer, learning_rate(Adafactor(), Rsqrt(warmup_steps=100)), seed=0)
     rows = []
-    for _ in range(int(sys.argv[1])):
-        state, metrics = step(state, batch(rng))
+    for number in range(STEPS):
+        state, metrics = step(state, batch(number, packed))
         rows.append([float(metrics["loss"]).hex(), float(metrics["grad_norm"]).hex()])
-    found[f"{size}, {'scanned' if scan else 'unrolled'}, {type(optimizer).__name__}, dropout {dropout}"] = rows
-print(json.dumps(found))
+    result[name] = rows
+print(json.dumps(result))
 """
 
 Losses = dict[str, list[list[str]]]
 
 
 def train(tree: Path, steps: int) -> Losses:
-    """Losses and gradient norms, as hexadecimal floats, of the code in `tree`."""
-    env = {**os.environ, "PYTHONPATH": str(tree), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    """Loss and gradient norm of every step of every case, as hexadecimal floats."""
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(tree), "JAX_ENABLE_COMPILATION_CACHE": "false"}
     done = subprocess.run(
-        [sys.executable, "-c", TRAIN, str(steps)], env=env, cwd=tree, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-c", TRAIN, str(steps)], cwd=tree, env=env, stdout=subprocess.PIPE, text=True, check=False
     )
+    if done.returncode:
+        raise SystemExit(f"training in {tree} failed; its error is above")
     losses: Losses = json.loads(done.stdout)
     return losses
 
 
-def main() -> int:
-    """Compare the working tree with a revision; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("revision", help="git revision to compare with, such as HEAD~1")
-    parser.add_argument("--steps", type=int, default=20, help="training steps of each model (default 20)")
-    arguments = parser.parse_args()
-    ours = train(ROOT, arguments.steps)
-    with tempfile.TemporaryDirectory() as folder:
+def differences(ours: Losses, theirs: Losses) -> list[str]:
+    """One line for each case that differs: the first step, and both values."""
+    lines = []
+    for case in ours:
+        for step, (mine, other) in enumerate(zip(ours[case], theirs.get(case, []), strict=True)):
+            if mine != other:
+                pairs = [
+                    f"{name} {float.fromhex(a)!r} here, {float.fromhex(b)!r} there"
+                    for name, a, b in zip(("loss", "gradient norm"), mine, other, strict=True)
+                    if a != b
+                ]
+                lines.append(f"{case}: differs from step {step} on: {'; '.join(pairs)}")
+                break
+    return lines
+
+
+def git(*argv: str) -> str:
+    return subprocess.run(["git", *argv], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def compare_with(revision: str, steps: int) -> list[str]:
+    """Train in a worktree of `revision` and here; returns what differs."""
+    with tempfile.TemporaryDirectory(prefix="identical_loss_") as folder:
         tree = Path(folder) / "tree"
-        git = ("git", "-C", str(ROOT), "worktree")
-        subprocess.run([*git, "add", "--quiet", "--detach", str(tree), arguments.revision], check=True)
+        git("worktree", "add", "--detach", str(tree), revision)
         try:
-            theirs = train(tree, arguments.steps)
+            theirs = train(tree, steps)
         finally:
-            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
-    return report(ours, theirs, arguments.revision)
+            git("worktree", "remove", "--force", str(tree))
+    return differences(train(ROOT, steps), theirs)
 
 
-def report(ours: Losses, theirs: Losses, revision: str) -> int:
-    """Print what is equal and where the first difference is; 1 if there is any."""
-    differing = 0
-    for name, rows in ours.items():
-        wrong = [step for step, (a, b) in enumerate(zip(rows, theirs[name], strict=True), 1) if a != b]
-        if wrong:
-            a, b = float.fromhex(rows[wrong[0] - 1][0]), float.fromhex(theirs[name][wrong[0] - 1][0])
-            print(f"{name}: DIFFERS from step {wrong[0]} on: loss {a!r} here, {b!r} at {revision}")
-        else:
-            print(f"{name}: {len(rows)} losses and gradient norms equal to the last bit, last {rows[-1][0]}")
-        differing += bool(wrong)
-    return 1 if differing else 0
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("revision", nargs="?", default="HEAD")
+    parser.add_argument("--steps", type=int, default=20)
+    args = parser.parse_args()
+    commit = git("rev-parse", "--short", args.revision)
+    found = compare_with(args.revision, args.steps)
+    print("\n".join(found) or f"identical to {commit}: every loss and gradient norm of {args.steps} steps, bit for bit")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -51,20 +51,21 @@ def _attention_forward(
     total_BxHxTx1 = jnp.sum(powers, axis=-1, keepdims=True)
     mixed = jnp.einsum("bhts,bshd->bthd", powers.astype(value.dtype), value, preferred_element_type=jnp.float32)
     mixed = (mixed / jnp.moveaxis(total_BxHxTx1, 1, 2)).astype(value.dtype)
-    return mixed, (query, key, value, bias, mask, largest + jnp.log(total_BxHxTx1), mixed)
+    # Not their logarithm added up: where every key is masked, `largest` is so large that a float32 sum would lose it.
+    return mixed, (query, key, value, bias, mask, largest, 1 / total_BxHxTx1, mixed)
 
 
 def _attention_backward(saved: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[Any, ...]:
     """The backward pass of FlashAttention (Dao et al. 2022), not in tiles: no (B, H, T, S) array is kept for it.
 
-    The weights are computed again from the kept logarithm of the sums (the barrier stops XLA from keeping the logits
-    after all). d logits = weights * (d weights - sum over keys of weights * d weights), where that sum is the product
+    The weights are computed again from the kept maxima and sums (the barrier stops XLA from keeping the logits after
+    all). d logits = weights * (d weights - sum over keys of weights * d weights), where that sum is the product
     of the output and its gradient.
     """
-    query, key, value, bias, mask, log_total, mixed = saved
+    query, key, value, bias, mask, largest, inverse_total, mixed = saved
     inner_BxTxHx1 = jnp.sum((gradient * mixed).astype(jnp.float32), axis=-1, keepdims=True)
     query, key, gradient = jax.lax.optimization_barrier((query, key, gradient))
-    weights_BxHxTxS = jnp.exp(_logits(query, key, bias, mask) - log_total)
+    weights_BxHxTxS = jnp.exp(_logits(query, key, bias, mask) - largest) * inverse_total
     value_gradient = jnp.einsum("bhts,bthd->bshd", weights_BxHxTxS.astype(value.dtype), gradient)
     weights_gradient = jnp.einsum("bthd,bshd->bhts", gradient, value, preferred_element_type=jnp.float32)
     logits_gradient = weights_BxHxTxS * (weights_gradient - jnp.moveaxis(inner_BxTxHx1, 1, 2))

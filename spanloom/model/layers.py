@@ -49,7 +49,7 @@ _rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward)
 
 
 def dense(x: jax.Array, *layers: tree.Dense) -> tuple[jax.Array, ...]:
-    """x @ kernel for each layer, in the type of x. Layers of one shape are one product: fewer and larger ones are faster.
+    """x @ kernel for each layer, in the type of x. Layers of one shape are one product, which is faster.
 
     `x` is (..., E), every kernel (E, F); returns one (..., F) for each layer.
     """

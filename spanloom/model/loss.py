@@ -49,7 +49,8 @@ def loss_and_metrics(
     `batch`: int32 (B, S) `encoder_input_tokens`; (B, T) `decoder_target_tokens`, `decoder_input_tokens`; if packed,
     `encoder_segment_ids` and `decoder_segment_ids`; optional `decoder_loss_weights` (unset: 1 where the
     target is not padding). Metrics, weighted by the loss weights but not normalised: `loss_sum` (with z-loss),
-    `cross_entropy_sum`, `z_loss_sum`, `correct_sum`, `weight_sum`, and `num_sequences`, the sequences (segments, if packed) that have any weight.
+    `cross_entropy_sum`, `z_loss_sum`, `correct_sum`, `weight_sum`, and `num_sequences`, the sequences (segments, if
+    packed) that have any weight.
     """
     return loss_from_hidden(params, config, loss, hidden_states(params, config, batch, dropout_key), batch)
 
@@ -70,7 +71,7 @@ def loss_from_hidden(
         "z_loss_sum": z_loss,
         "correct_sum": jnp.sum(tokens.correct * weights_BxT),
         "weight_sum": jnp.sum(weights_BxT),
-        "num_sequences": jnp.sum(per_sequence_BxT),
+        "num_sequences": jnp.round(jnp.sum(per_sequence_BxT)),
     }
     return value, metrics
 
