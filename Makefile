@@ -15,7 +15,7 @@ quickstart: $(VENV)/.core
 	$(VENV)/bin/spanloom train quickstart
 
 test: $(VENV)/.dev
-	$(PY) -m pytest -q -m "not slow and not parity" $(PYTEST_FLAGS)
+	$(PY) -m pytest -q -n 2 -m "not slow and not parity" $(PYTEST_FLAGS)
 
 check: $(VENV)/.parity
 	$(PY) scripts/check.py

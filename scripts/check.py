@@ -43,7 +43,7 @@ def main() -> int:
 def parts(everything: bool) -> list[Part]:
     """The parts in order, quick ones first."""
     python = str(BIN / "python")
-    pytest = (python, "-m", "pytest", "-q", "--durations=10")
+    pytest = (python, "-m", "pytest", "-q", "-n", "2", "--durations=10")
     found = [
         Part("lint", ((str(BIN / "ruff"), "check", "."), (str(BIN / "ruff"), "format", "--check", "."))),
         Part("types", ((str(BIN / "mypy"),),)),
@@ -66,7 +66,7 @@ def short_set(version: str) -> Part:
     venv = ROOT / ".venvs" / version
     python = str(venv / "bin" / "python")
     install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "-e", ".[dev]")
-    tests = (python, "-m", "pytest", "-q", "-m", "short and not slow")
+    tests = (python, "-m", "pytest", "-q", "-n", "2", "-m", "short and not slow")
     return Part(name, ((interpreter, "-m", "venv", str(venv)), install, tests))
 
 
