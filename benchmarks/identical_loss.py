@@ -1,10 +1,10 @@
-"""Does the current tree compute the very same losses as another revision? The house's proof that a refactor changes nothing.
+"""Does this tree compute the very same losses as another revision? The proof that a refactor changes nothing.
 
     .venv/bin/python benchmarks/identical_loss.py [REVISION] [--steps 20]
 
-Trains a small fixed model on fixed synthetic data, scanned and unrolled, packed and with dropout, in this tree and in a
-worktree of REVISION (default HEAD, that is: without what is uncommitted), and compares every loss and gradient norm bit
-for bit. Exit status 0 if all are identical, 1 if not. Both run on this machine with the same packages: other versions of
+Trains a small fixed model on fixed synthetic data, scanned and unrolled, packed and with dropout, in this tree and in
+a worktree of REVISION (default HEAD, that is: without what is uncommitted), and compares every loss and gradient norm
+bit for bit. Exit status 0 if all are identical, 1 if not. Both run on this machine with the same packages: others of
 XLA, another CPU or another number of cores may round differently.
 """
 
