@@ -11,7 +11,14 @@ import numpy as np
 from golden_models import Case, loss_settings, read_case, read_npz
 
 from spanloom.conversion.t5x_names import to_t5x
-from spanloom.model.loss import TokenLosses, head_loss, loss_and_metrics, loss_from_hidden
+from spanloom.model.loss import (
+    TokenLosses,
+    head_loss,
+    loss_and_metrics,
+    loss_from_hidden,
+    loss_weights,
+    weights_per_sequence,
+)
 from spanloom.model.params import T5, flatten
 from spanloom.model.t5 import encode, head_logits, hidden_states
 from spanloom.settings.model import Model
@@ -103,7 +110,11 @@ def check_loss_row(row: dict[str, Any], loss: float, m: dict[str, float], case: 
     np.testing.assert_allclose(loss, row["loss"], rtol=rtol, err_msg=str(row))
     if row["loss_normalizing_factor"] == "AVERAGE_PER_SEQUENCE":
         # A float32 sum of weights in the reference (2.000001), a count here: equal to float32's precision.
+        # Ours is a whole number; the reference's is a float32 sum of normalised weights.
         np.testing.assert_allclose(m["num_sequences"], row["resolved_normalizing_factor"], rtol=1e-6)
+        theirs = case.arrays.get(f"{row['batch']}/resolved_weights/AVERAGE_PER_SEQUENCE")
+        if theirs is not None:
+            np.testing.assert_allclose(weights_per_sequence(batch, loss_weights(batch)), theirs, atol=1e-6)
         return  # the reference's other sums are taken with normalised weights here
     np.testing.assert_allclose(m["weight_sum"], row["weight_sum"], atol=1e-6)
     divisor = row["resolved_normalizing_factor"] or 1
