@@ -42,6 +42,6 @@ class Model:
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the activations; the master weights, softmax and loss are always float32."""
     scan_layers: bool = True
-    """Run the layers as one scanned loop (compiles fast); False unrolls them (steps faster on CPU)."""
+    """Run the layers as one scanned loop, which compiles faster and needs less memory; False unrolls them."""
     name: str = "custom"
     """The published name, for reports and model cards; decides nothing."""
