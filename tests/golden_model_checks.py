@@ -109,12 +109,13 @@ def check_loss_row(row: dict[str, Any], loss: float, m: dict[str, float], case: 
     rtol = case.tolerances["loss_rtol"]
     np.testing.assert_allclose(loss, row["loss"], rtol=rtol, err_msg=str(row))
     if row["loss_normalizing_factor"] == "AVERAGE_PER_SEQUENCE":
-        # A float32 sum of weights in the reference (2.000001), a count here: equal to float32's precision.
-        # Ours is a whole number; the reference's is a float32 sum of normalised weights.
-        np.testing.assert_allclose(m["num_sequences"], row["resolved_normalizing_factor"], rtol=1e-6)
+        # The count is a whole number; what the loss is divided by is the float32 sum that the reference records.
+        per_sequence = weights_per_sequence(batch, loss_weights(batch))
+        np.testing.assert_allclose(jnp.sum(per_sequence), row["resolved_normalizing_factor"], atol=1e-6)
+        assert m["num_sequences"] == round(row["resolved_normalizing_factor"])
         theirs = case.arrays.get(f"{row['batch']}/resolved_weights/AVERAGE_PER_SEQUENCE")
         if theirs is not None:
-            np.testing.assert_allclose(weights_per_sequence(batch, loss_weights(batch)), theirs, atol=1e-6)
+            np.testing.assert_allclose(per_sequence, theirs, atol=1e-6)
         return  # the reference's other sums are taken with normalised weights here
     np.testing.assert_allclose(m["weight_sum"], row["weight_sum"], atol=1e-6)
     divisor = row["resolved_normalizing_factor"] or 1

@@ -36,7 +36,7 @@ def test_value_and_gradient_are_those_of_plain_softmax_attention() -> None:
         for f in (attention, naive)
     )
     for mine, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=2e-6)
+        np.testing.assert_allclose(mine, other, rtol=1e-6, atol=2e-6)
 
 
 def test_without_bias_and_in_bfloat16() -> None:
