@@ -20,8 +20,7 @@ from spanloom.settings.kinds import parts
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError, from_json, to_json
-
-RUN_FILE = "run.json"
+from spanloom.training.run_file import RUN_FILE
 
 
 class RecipeError(CommandError):

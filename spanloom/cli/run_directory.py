@@ -15,15 +15,15 @@ from pathlib import Path
 
 import spanloom
 from spanloom.cli.errors import CommandError
-from spanloom.cli.recipe import RUN_FILE, read_run
+from spanloom.cli.recipe import read_run
 from spanloom.pipeline.durable import write_file
 from spanloom.settings.compare import Change, ChangedSettingsError, changes, check_accepted, refuse
 from spanloom.settings.run import Run
-from spanloom.settings.serialize import to_json
 from spanloom.settings.task import PairFiles, TextFiles
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training.checkpoint_paths import CHECKPOINTS, PARTIAL, latest
 from spanloom.training.lock import directory_lock
+from spanloom.training.run_file import RUN_FILE, write_run
 
 COMMANDS_FILE = "commands.jsonl"
 RECIPE_FILE = "recipe.py"
@@ -128,9 +128,10 @@ def _fork(run: Run, old: Path, new: Path, command: Sequence[str], recipe_source:
 
 
 def _write(start: Start, command: Sequence[str], recipe_source: Path | None, **more: str) -> None:
-    _write_text(start.directory / RUN_FILE, json.dumps(to_json(start.run), indent=1) + "\n")
+    write_run(start.run, start.directory)
     if recipe_source is not None and recipe_source.resolve() != (start.directory / RECIPE_FILE).resolve():
-        _write_text(start.directory / RECIPE_FILE, recipe_source.read_text(encoding="utf-8"))
+        source = recipe_source.read_text(encoding="utf-8").encode("utf-8")
+        write_file(start.directory / RECIPE_FILE, lambda file: file.write(source))
     entry = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": list(command),
@@ -142,7 +143,3 @@ def _write(start: Start, command: Sequence[str], recipe_source: Path | None, **m
     }
     with open(start.directory / COMMANDS_FILE, "a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")  # ASCII: words may hold bytes that are no UTF-8
-
-
-def _write_text(path: Path, text: str) -> None:
-    write_file(path, lambda file: file.write(text.encode("utf-8")))

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import json
 import math
 from collections.abc import Collection
 from pathlib import Path
@@ -17,10 +16,8 @@ from spanloom.model.params import declare, initialize, num_params
 from spanloom.optim.build import build as build_optimizer
 from spanloom.optim.build import learning_rate
 from spanloom.pipeline.data import open_data
-from spanloom.pipeline.durable import write_file
 from spanloom.pipeline.prefetch import prefetch
 from spanloom.settings.run import Run
-from spanloom.settings.serialize import to_json
 from spanloom.training.checkpoint_paths import CHECKPOINTS, add_heldout_loss, clean_up, latest
 from spanloom.training.checkpoints import CheckpointWriter, Facts, read_facts, restore
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
@@ -32,6 +29,7 @@ from spanloom.training.loggers import METRICS_FILE, TENSORBOARD, Loggers, Metric
 from spanloom.training.machine import describe_machine, differences, measured_peak
 from spanloom.training.progress import Display, make_display
 from spanloom.training.recorder import Recorder, Speeds, count_tokens
+from spanloom.training.run_file import write_run
 from spanloom.training.same_data import changed_parts, vocabulary_for
 from spanloom.training.say import saved_sayer, say_best, say_data, say_first_loss, say_heldout, say_model, say_resume
 from spanloom.training.signals import Stopped, stop_signals
@@ -61,8 +59,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None, accepted
         stop = stack.enter_context(stop_signals())
         cache = enable_compile_cache()
         machine, device = describe_machine(), jax.devices()[0]
-        settings = json.dumps(to_json(run), indent=1) + "\n"
-        write_file(directory / "run.json", lambda file: file.write(settings.encode()))
+        write_run(run, directory)
 
         # ---- What can be refused without reading data or weights is refused now --------------------------------------
         checkpoint = latest(directory)

@@ -157,7 +157,7 @@ def test_a_failed_write_leaves_the_old_run_as_it_was(tmp_path, monkeypatch):
 def test_a_fork_killed_halfway_never_begins_from_nothing(tmp_path, monkeypatch):
     old, new = begin(tmp_path / "old", 7), tmp_path / "new"
     with monkeypatch.context() as patch:
-        patch.setattr(run_directory, "write_file", fail)
+        patch.setattr(run_directory, "write_run", fail)
         with pytest.raises(OSError, match="killed"):
             prepare(RUN, old, command=[], fork=new)
     with pytest.raises(CommandError, match=r"no run\.json"):
