@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from spanloom.model.loss import loss_and_metrics
+from spanloom.optim.clipping import global_norm
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss
 from spanloom.training.compiler import compiler_options
@@ -49,7 +50,7 @@ def make_train_step(
             "accuracy": sums["correct_sum"] / tokens,
             "target_tokens": sums["weight_sum"],
             "learning_rate": learning_rate(state.step),
-            "grad_norm": optax.tree.norm(grads),
+            "grad_norm": global_norm(grads),
         }
         return TrainState(state.step + 1, params, opt_state), metrics
 
