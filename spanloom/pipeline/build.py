@@ -97,7 +97,7 @@ class StoreBuilder:
         self.report = report
         self.progress = progress
         self.keep_shards = keep_shards
-        self.building = directory.with_name(directory.name + ".building")
+        self.building = _building(directory)
         self.dtype = token_dtype(vocabulary.size)
         self._examples = self._text_bytes = self._tokens = self._shards = 0
 
@@ -222,14 +222,32 @@ class StoreBuilder:
 
 def publish(building: Path, directory: Path) -> None:
     """Puts the finished store in its place. A kill in between leaves no store, never half a one."""
-    stale = directory.with_name(directory.name + ".stale")
+    stale = _stale(directory)
     shutil.rmtree(stale, ignore_errors=True)
     if directory.exists():
         directory.rename(stale)
     (building / "store").rename(directory)
     sync_directory(directory.parent)
-    shutil.rmtree(stale, ignore_errors=True)
-    shutil.rmtree(building, ignore_errors=True)
+    drop_leftovers(directory)
+
+
+def leftovers(directory: Path) -> list[Path]:
+    """What builds of the store leave behind if killed: the one under way, and the store that it was replacing."""
+    return [path for path in (_building(directory), _stale(directory)) if path.exists()]
+
+
+def drop_leftovers(directory: Path) -> None:
+    """Removes them. Hold the store's lock, and have the store whole in its place."""
+    for path in leftovers(directory):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _building(directory: Path) -> Path:
+    return directory.with_name(directory.name + ".building")
+
+
+def _stale(directory: Path) -> Path:
+    return directory.with_name(directory.name + ".stale")
 
 
 def refuse_foreign_directory(directory: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.pipeline.build import SHARD_BYTES, Progress, StoreBuilder
+from spanloom.pipeline.build import SHARD_BYTES, Progress, StoreBuilder, drop_leftovers, leftovers
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.durable import locked
 from spanloom.pipeline.fingerprint import FORMAT, changes, probes_changed, settings_fingerprint
@@ -141,7 +141,8 @@ def open_or_build(
     Raises what the source raises on bad input, StorageError on a full disk.
     """
     wanted = settings_fingerprint(task, split, vocabulary, shard_bytes)
-    if (found := _find(task, directory, vocabulary, wanted, checksum)).store is not None:
+    found = _find(task, directory, vocabulary, wanted, checksum)
+    if found.store is not None and not leftovers(directory):
         return found.store
 
     def waiting() -> None:
@@ -149,6 +150,7 @@ def open_or_build(
 
     with locked(directory.with_name(directory.name + ".lock"), waiting):
         if (found := _find(task, directory, vocabulary, wanted, checksum)).store is not None:
+            drop_leftovers(directory)
             return found.store
         if found.reason:
             log.warning("the store %s is built anew: %s", directory, found.reason)

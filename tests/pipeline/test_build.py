@@ -141,27 +141,57 @@ def test_a_full_disk_is_an_error_that_leaves_no_store_and_the_next_build_goes_on
     build_store(corpus, tmp_path / "a").verify()
 
 
-@pytest.mark.parametrize("stage", [0, 1])
-def test_a_kill_between_the_renames_of_publishing_leaves_no_half_store(tmp_path, write_texts, monkeypatch, stage):
-    build_store(write_texts(sentences(300)), tmp_path / "a")
-    corpus = write_texts(sentences(300, seed=1))
-    renames, rename = [], Path.rename
+class Kill(BaseException):
+    """Ends a build at a certain operation, as SIGKILL would."""
 
-    def rename_or_die(self, target):
-        if len(renames) == stage:
-            raise KeyboardInterrupt
-        renames.append(self)
-        return rename(self, target)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", rename_or_die)
-        with pytest.raises(KeyboardInterrupt):
-            build_store(corpus, tmp_path / "a")
-    assert (tmp_path / "a").exists() == (stage == 0)
-    build_store(corpus, tmp_path / "a")
-    build_store(corpus, tmp_path / "b")
-    assert content(tmp_path / "a") == content(tmp_path / "b")
-    assert sorted(path.name for path in tmp_path.iterdir() if path.stem == "a") == ["a", "a.lock"]
+def die_at(patch: pytest.MonkeyPatch, number: int) -> None:
+    """Ends the build before its `number`-th rename, flush of a directory, or removal of one; at 0 before the first."""
+    done = []
+
+    def counted(operation):
+        def run(*arguments, **options):
+            if len(done) == number:
+                raise Kill
+            done.append(operation)
+            return operation(*arguments, **options)
+
+        return run
+
+    patch.setattr(Path, "rename", counted(Path.rename))
+    patch.setattr(build_module, "sync_directory", counted(build_module.sync_directory))
+    patch.setattr(build_module.shutil, "rmtree", counted(build_module.shutil.rmtree))
+
+
+@pytest.mark.parametrize("replacing", [False, True])
+def test_a_kill_at_any_operation_of_publishing_leaves_no_half_store_and_nothing_behind(
+    tmp_path, write_texts, monkeypatch, replacing
+):
+    corpus = write_texts(sentences(50))
+    build_store(corpus, tmp_path / "whole")
+    expected = content(tmp_path / "whole")
+    older = write_texts(sentences(50, seed=1), "older.jsonl")
+    outcomes = []
+    for number in range(20):
+        directory = tmp_path / f"killed-{number}"
+        if replacing:
+            build_store(older, directory)
+        try:
+            with monkeypatch.context() as patch:
+                die_at(patch, number)
+                build_store(corpus, directory)
+        except Kill:
+            outcomes.append((directory.exists(), directory.exists() and content(directory) == expected))
+        else:
+            break
+        build_store(corpus, directory)
+        assert content(directory) == expected
+        assert sorted(path.name for path in tmp_path.glob(f"{directory.name}*")) == [
+            directory.name,
+            f"{directory.name}.lock",
+        ]
+    assert (False, False) in outcomes and (True, True) in outcomes  # killed before the store stood there, and after
+    assert number == len(outcomes) < 20
 
 
 def test_a_process_that_may_write_no_more_says_so(tmp_path, write_texts):
@@ -202,11 +232,11 @@ def test_two_processes_that_build_one_store_are_both_right(tmp_path, write_texts
     assert content(tmp_path / "a") == content(tmp_path / "alone")
 
 
-def kill_and_reopen(directory: Path, corpus: str, expected: dict[str, bytes], chance: random.Random) -> bool:
-    """Kills a building process at a random moment, then opens its store; says whether the kill came before the end."""
+def kill_and_reopen(directory: Path, corpus: str, expected: dict[str, bytes], seconds: float) -> bool:
+    """Kills a building process after so many seconds, then opens its store; whether the kill came before its end."""
     process = start_process(corpus, directory)
     assert process.stdout is not None and process.stdout.readline() == "started\n"
-    time.sleep(chance.uniform(0, 0.6))
+    time.sleep(seconds)
     process.kill()
     rest, _ = process.communicate()
     if directory.exists():
@@ -225,9 +255,17 @@ def kill_many(tmp_path, write_texts, times: int) -> None:
     print(f"SPANLOOM_KILL_SEED={seed}")
     chance = random.Random(seed)
     corpus = write_texts(sentences(1000))
-    build_store(corpus, tmp_path / "whole")
+    process = start_process(corpus, tmp_path / "whole")
+    assert process.stdout is not None and process.stdout.readline() == "started\n"
+    start = time.monotonic()
+    assert process.communicate()[0] == "built\n"
+    whole = time.monotonic() - start
     expected = content(tmp_path / "whole")
-    killed = [kill_and_reopen(tmp_path / f"killed-{number:03}", corpus, expected, chance) for number in range(times)]
+    moments = [0.0, *(chance.uniform(0, whole) for _ in range(times - 1))]
+    killed = [
+        kill_and_reopen(tmp_path / f"killed-{number:03}", corpus, expected, seconds)
+        for number, seconds in enumerate(moments)
+    ]
     assert any(killed)
 
 
