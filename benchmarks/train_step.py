@@ -29,10 +29,14 @@ Row = dict[str, Any]
 class Worker:
     """A contender's process."""
 
-    def __init__(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, name: str, dtype: str, shape: tuple[int, ...], *, model: str = "t5_1_1_small", platform: str = "cpu"
+    ) -> None:
         script = Path(__file__).with_name("train_step_worker.py")
-        argv = [sys.executable, str(script), name, dtype, *map(str, shape)]
-        env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false", "HF_HUB_OFFLINE": "1"}
+        argv = [sys.executable, str(script), name, dtype, *map(str, shape), *([model] if shape else [])]
+        env = {**os.environ, "JAX_PLATFORMS": platform, "JAX_ENABLE_COMPILATION_CACHE": "false", "HF_HUB_OFFLINE": "1"}
+        if platform == "cpu":
+            env["CUDA_VISIBLE_DEVICES"] = ""
         env["OMP_WAIT_POLICY"] = "PASSIVE"  # torch's threads would spin while others hold the cores, to our advantage
         env["PYTHONPATH"] = str(script.parent.parent)
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)

@@ -1,8 +1,10 @@
-"""One contender of benchmarks/train_step.py in a process of its own, so that its peak memory is its own.
+"""One contender of benchmarks/train_step.py or gpu.py in a process of its own, so that its peak memory is its own.
 
-Reads commands from stdin, answers on stdout, one JSON object a line: `step` runs one training step, `memory` says the
-peak so far, `peak` measures the machine's matmul speed, an empty line ends it. The first answer says how long compiling
-took.
+    train_step_worker.py CONTENDER DTYPE BATCH ENCODER_LENGTH DECODER_LENGTH [MODEL]
+
+Computes on the GPU where the libraries find one. Reads commands from stdin, answers on stdout, one JSON object a line:
+`step` runs one training step, `memory` says the peak so far, `peak` measures the machine's matmul speed, an empty line
+ends it. The first answer says how long compiling took.
 """
 
 import json
@@ -14,23 +16,25 @@ from typing import Any
 
 import numpy as np
 
-MODEL = "t5_1_1_small"
 Step = Callable[[], float]
 
 
-def make_batch(batch_size: int, encoder_length: int, decoder_length: int) -> dict[str, np.ndarray]:
+def make_batch(vocab_size: int, batch_size: int, encoder_length: int, decoder_length: int) -> dict[str, np.ndarray]:
     """Random tokens without padding, the same for every contender."""
     random = np.random.default_rng(0)
-    targets = random.integers(2, 32100, (batch_size, decoder_length), dtype=np.int32)
+    highest = min(vocab_size, 32100)  # T5's ids; the rest of its embedding is padding
+    targets = random.integers(2, highest, (batch_size, decoder_length), dtype=np.int32)
     return {
-        "encoder_input_tokens": random.integers(2, 32100, (batch_size, encoder_length), dtype=np.int32),
+        "encoder_input_tokens": random.integers(2, highest, (batch_size, encoder_length), dtype=np.int32),
         "decoder_target_tokens": targets,
         "decoder_input_tokens": np.pad(targets[:, :-1], [(0, 0), (1, 0)]),
         "decoder_loss_weights": np.ones_like(targets),
     }
 
 
-def spanloom_contender(shape: tuple[int, int, int], scan_layers: bool, dtype: str) -> tuple[Step, dict[str, Any]]:
+def spanloom_contender(
+    model: str, shape: tuple[int, int, int], scan_layers: bool, dtype: str
+) -> tuple[Step, dict[str, Any]]:
     """The training step as `spanloom train` runs it: Adafactor, T5's schedule, donated state, all its metrics."""
     import jax
 
@@ -39,24 +43,25 @@ def spanloom_contender(shape: tuple[int, int, int], scan_layers: bool, dtype: st
     from spanloom.optim.build import build, learning_rate
     from spanloom.settings.optimizer import Adafactor, Rsqrt
     from spanloom.settings.run import Loss
-    from spanloom.training.compiler import return_freed_memory
+    from spanloom.training.compiler import keep_freed_memory, return_freed_memory
     from spanloom.training.state import fresh_state
     from spanloom.training.step import make_train_step
 
-    config = named(MODEL, scan_layers=scan_layers, dtype=dtype)
+    keep_freed_memory()  # as spanloom train does
+    config = named(model, scan_layers=scan_layers, dtype=dtype)
     specs = declare(config)
     optimizer = build(Adafactor(), Rsqrt(), specs)
     params = jax.jit(lambda key: initialize(specs, key))(jax.random.key(0))
     state = fresh_state(params, optimizer)
     del params
-    batch = jax.device_put(make_batch(*shape))
+    batch = jax.device_put(make_batch(config.vocab_size, *shape))
     step = make_train_step(config, Loss(), optimizer, learning_rate(Adafactor(), Rsqrt()))
     started, cpu = time.perf_counter(), time.process_time()
     lowered = step.lower(state, batch)
     traced = time.perf_counter()
     compiled = lowered.compile()
     done = time.perf_counter()
-    return_freed_memory()  # as spanloom train does
+    return_freed_memory()  # likewise
     memory = compiled.memory_analysis()
     about = {
         "trace_s": traced - started,
@@ -73,14 +78,14 @@ def spanloom_contender(shape: tuple[int, int, int], scan_layers: bool, dtype: st
     return run, about
 
 
-def transformers_contender(shape: tuple[int, int, int], dtype: str) -> tuple[Step, dict[str, Any]]:
+def transformers_contender(name: str, shape: tuple[int, int, int], dtype: str) -> tuple[Step, dict[str, Any]]:
     """The same architecture as transformers' T5ForConditionalGeneration, torch's AdamW; bfloat16 by autocast."""
     import torch
     from transformers import T5Config, T5ForConditionalGeneration
 
     from spanloom.model.sizes import named
 
-    size = named(MODEL)
+    size = named(name)
     torch.manual_seed(0)
     config = T5Config(
         vocab_size=size.vocab_size,
@@ -95,16 +100,17 @@ def transformers_contender(shape: tuple[int, int, int], dtype: str) -> tuple[Ste
         dropout_rate=0.0,
         decoder_start_token_id=0,
     )
-    model = T5ForConditionalGeneration(config)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = T5ForConditionalGeneration(config).to(device)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    batch = make_batch(*shape)
-    inputs = torch.from_numpy(batch["encoder_input_tokens"]).long()
-    targets = torch.from_numpy(batch["decoder_target_tokens"]).long()
+    batch = make_batch(size.vocab_size, *shape)
+    inputs = torch.from_numpy(batch["encoder_input_tokens"]).long().to(device)
+    targets = torch.from_numpy(batch["decoder_target_tokens"]).long().to(device)
 
     def run() -> float:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bfloat16"):
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=dtype == "bfloat16"):
             loss = model(input_ids=inputs, labels=targets).loss
         loss.backward()
         optimizer.step()
@@ -114,7 +120,11 @@ def transformers_contender(shape: tuple[int, int, int], dtype: str) -> tuple[Ste
 
 
 def memory_gib() -> float:
-    """Largest resident memory of this process so far (Linux)."""
+    """Largest memory so far, of the GPU where the contender computes there, resident memory of the process else."""
+    if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+        return float(torch.cuda.max_memory_allocated()) / 2**30
+    if (jax := sys.modules.get("jax")) and (stats := jax.local_devices()[0].memory_stats()):
+        return float(stats["peak_bytes_in_use"]) / 2**30
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return int(line.split()[1]) / 2**20
@@ -143,10 +153,11 @@ def main() -> None:
         say({})
     else:
         shape = (int(numbers[0]), int(numbers[1]), int(numbers[2]))
+        model = numbers[3] if len(numbers) > 3 else "t5_1_1_small"
         if name == "transformers":
-            step, about = transformers_contender(shape, dtype)
+            step, about = transformers_contender(model, shape, dtype)
         else:
-            step, about = spanloom_contender(shape, name == "scanned", dtype)
+            step, about = spanloom_contender(model, shape, name == "scanned", dtype)
         say(about)
     for line in sys.stdin:
         match line.strip():

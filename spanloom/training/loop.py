@@ -21,7 +21,7 @@ from spanloom.settings.run import Run
 from spanloom.training.checkpoint_paths import CHECKPOINTS, add_heldout_loss, clean_up, latest
 from spanloom.training.checkpoints import CheckpointWriter, Facts, read_facts, restore
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
-from spanloom.training.compiler import return_freed_memory
+from spanloom.training.compiler import keep_freed_memory, return_freed_memory
 from spanloom.training.divergence import all_finite, diverged
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.lock import directory_lock
@@ -57,6 +57,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None, accepted
         stack.enter_context(directory_lock(directory))
         clean_up(directory / CHECKPOINTS)
         stop = stack.enter_context(stop_signals())
+        keep_freed_memory()
         cache = enable_compile_cache()
         machine, device = describe_machine(), jax.devices()[0]
         write_run(run, directory)
