@@ -12,7 +12,8 @@ from spanloom.pipeline.rows import Example, columns_of, encode_rows, separator_o
 from spanloom.settings.task import SpanCorruption, Task
 from spanloom.vocabularies.vocabulary import Vocabulary
 
-FORMAT = 1
+FORMAT = 2
+"""Raised when the same settings and text give other stores: 2 chooses held-out documents by their text."""
 NUM_PROBES = 64
 _PROBE_CHARACTERS = 1000
 

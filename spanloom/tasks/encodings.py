@@ -81,12 +81,18 @@ def splits_at_newline_bytes(name: str) -> bool:
 
 
 def to_utf8(
-    path: str, pieces: Iterable[bytes], name: str, errors: str, offset: int, report: ReadReport
+    path: str,
+    pieces: Iterable[bytes],
+    name: str,
+    errors: str,
+    offset: int,
+    report: ReadReport,
+    skipped: dict[int, str],
 ) -> Iterator[bytes]:
     """Transcode an encoding whose lines cannot be split as bytes; `offset` is where the pieces begin in the file.
 
     Bad places become U+FFFD (errors=replace), the byte 255, which no UTF-8 has and the line's reader refuses
-    (errors=skip), or raise BadInputError (strict).
+    (errors=skip; `skipped` is given the first bad place of each line, in words), or raise BadInputError (strict).
     """
     decode = _INCREMENTAL.get(name, lambda data, errors, _final: codecs.lookup(name).decode(data, errors))
     pending, line = b"", 1
@@ -104,6 +110,8 @@ def to_utf8(
                     raise BadInputError(f"{path}:{line}", f"{bad} ({error.reason})", reason="undecodable") from error
                 if errors == "replace":
                     report.replace(f"{path}:{line}: {bad}", 1)
+                else:
+                    skipped.setdefault(line, f"{bad} ({error.reason})")
                 yield "\ufffd".encode() if errors == "replace" else b"\xff"
                 data, offset = data[error.end :], offset + error.end
                 continue

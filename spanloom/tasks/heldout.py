@@ -1,17 +1,20 @@
-"""Which documents are kept out of training: a pure function of a document's running number, or of its text."""
+"""Which documents are kept out of training: a pure function of a document's own text.
 
+So the same text always falls in the same part: a document that comes twice never leaks, and neither other files beside
+it, nor their order, nor their format move it. A run that goes on with more text keeps what was held out before.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from spanloom.tasks.randomness import hash64, key_of, uniform_below
-
 Split = Literal["train", "heldout"]
+Mask = npt.NDArray[np.bool_]
 
-_KEY = key_of("spanloom held-out documents")
 _SCALE = 10**9
-_SURE = 10  # a source of so many documents has a held-out one, however small the share
 
 
 def check_share(share: float) -> None:
@@ -20,42 +23,38 @@ def check_share(share: float) -> None:
         raise ValueError(f"heldout_share is a share of the documents from 0 to below 1, not {share}")
 
 
-def heldout_numbers(first: int, count: int, share: float) -> npt.NDArray[np.bool_]:
-    """Whether documents first..first+count-1 are held out: (count,) bool.
+def hashes_of(texts: Sequence[bytes]) -> npt.NDArray[np.uint64]:
+    """What decides the part of each text (UTF-8): (n,) uint64, the first 8 bytes of a BLAKE2b digest of their own."""
+    start = hashlib.blake2b(b"held-out\0", digest_size=8)
+    digests = []
+    for text in texts:
+        digest = start.copy()
+        digest.update(text)
+        digests.append(digest.digest())
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64, copy=False)
 
-    One document, chosen by a hash, of every 1/share in a row: as random as an independent draw each, but the number
-    held out is exact to one. The first falls among the first ten documents, so that small corpora have one.
+
+def bound_of(share: float) -> int:
+    """Documents whose hash is below it are held out: an independent draw each, so about `share` of them are."""
+    return round(share * _SCALE) * (2**64 // _SCALE)
+
+
+def bound_for(share: float, texts: Iterable[Sequence[bytes]]) -> int:
+    """The bound for these documents, with which small corpora have a held-out one, too.
+
+    Where the share alone would hold out nothing it is the text with the lowest hash, unless there is no other.
+    `texts` are read no further than the first document that is held out, one in 1/share.
     """
-    parts = round(share * _SCALE)
-    if parts == 0:
-        return np.zeros(count, dtype=np.bool_)
-    number = np.arange(first, first + count, dtype=np.int64)
-    stratum = number * parts // _SCALE
-    start = -(-stratum * _SCALE // parts)
-    width = -(-(stratum + 1) * _SCALE // parts) - start
-    width = np.where(stratum == 0, np.minimum(width, _SURE), width)
-    chosen: npt.NDArray[np.bool_] = number - start == uniform_below(hash64(_KEY, stratum), width).astype(np.int64)
-    return chosen
+    bound = bound_of(share)
+    found: set[int] = set()
+    for batch in texts if bound else ():
+        if batch:
+            found = {*sorted({*found, *hashes_of(batch).tolist()})[:2]}
+            if min(found) < bound:
+                return bound
+    return min(found) + 1 if len(found) > 1 else bound
 
 
-def text_is_heldout(text: str, share: float) -> bool:
-    """Whether a document is held out by its content: the same text always falls in the same part."""
-    return key_of(f"held-out\0{text}") < round(share * _SCALE) * (2**64 // _SCALE)
-
-
-class Part:
-    """The documents of one split, picked from consecutive runs of documents. Both splits together are everything."""
-
-    def __init__(self, split: Split, share: float) -> None:
-        """A share of 0 takes all documents of the train split, and none of the other."""
-        check_share(share)
-        self.split = split
-        self.share = share
-        self.seen = 0
-        """Documents of both splits that came by, empty and bad ones too."""
-
-    def mask(self, count: int) -> npt.NDArray[np.bool_]:
-        """Which of the next `count` documents are of this part: (count,) bool."""
-        held = heldout_numbers(self.seen, count, self.share)
-        self.seen += count
-        return held if self.split == "heldout" else ~held
+def is_heldout(texts: Sequence[bytes], bound: int) -> Mask:
+    """Which of the texts are held out: (n,) bool."""
+    return hashes_of(texts) < np.uint64(bound)

@@ -4,18 +4,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from spanloom.tasks.heldout import Part
 from spanloom.tasks.read_report import BadInputError, Intake
 from spanloom.tasks.text_lines import TextFile
 
 
-def json_rows(file: TextFile, part: Part, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of each line of the part. Lines of the other part are not even parsed.
+def json_rows(file: TextFile, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of each line.
 
     Raises BadInputError for what is no JSON object, unless bad input is skipped.
     """
     for block in file.line_blocks():
-        for batch in file.decode_block(block, part.mask(block.count)):
+        for batch in file.decode_block(block):
             for number, line in batch:
                 row = _parse(line, file.path, number, intake)
                 if row is not None:

@@ -4,19 +4,17 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spanloom.tasks import compression, templates
-from spanloom.tasks.heldout import Part
 from spanloom.tasks.read_report import BadInputError, Intake
 
 _BATCH = 1024
 
 
-def parquet_rows(path: str, wanted: Sequence[str], part: Part, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(row number from 1, fields) of each row of the part.
+def parquet_rows(path: str, wanted: Sequence[str], intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(row number from 1, fields) of each row.
 
     Raises BadInputError for a file that is not whole, a column that does not exist, and text that is not UTF-8.
     """
@@ -31,9 +29,7 @@ def parquet_rows(path: str, wanted: Sequence[str], part: Part, intake: Intake) -
             columns = _columns(path, file.schema_arrow, wanted)
             first = 1
             for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
-                mask = part.mask(batch.num_rows)
-                numbers = (np.flatnonzero(mask) + first).tolist()
-                yield from _rows(path, numbers, batch.filter(pa.array(mask)), intake)
+                yield from _rows(path, first, batch, intake)
                 first += batch.num_rows
     except BadInputError:
         raise
@@ -55,9 +51,9 @@ def _columns(path: str, schema: pa.Schema, wanted: Sequence[str]) -> list[str]:
     return columns
 
 
-def _rows(path: str, numbers: list[int], batch: pa.RecordBatch, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(path: str, first: int, batch: pa.RecordBatch, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
     columns = [_values(column) for column in batch.columns]
-    for number, *values in zip(numbers, *columns, strict=True):
+    for number, *values in zip(range(first, first + batch.num_rows), *columns, strict=True):
         row = {}
         for name, column, value in zip(batch.schema.names, batch.columns, values, strict=True):
             row[name] = _decode(value, f"{path}: row {number}", intake) if _is_string(column.type) else value

@@ -1,24 +1,23 @@
-"""What the train and the heldout split of a source of files are: its files, and which of their documents."""
+"""Which files the train and the heldout split of a source read, where held-out files are named."""
 
 import os
 
 from spanloom.settings.task import PairFiles, TextFiles
 from spanloom.tasks.file_lists import list_files
-from spanloom.tasks.heldout import Part, Split
+from spanloom.tasks.heldout import Split
 from spanloom.tasks.read_report import BadInputError, ReadReport
 
 
-def files_and_part(source: TextFiles | PairFiles, split: Split, report: ReadReport) -> tuple[list[str], Part]:
-    """The files that a split reads, and which of their documents are its own: the two splits share none.
+def files_of(source: TextFiles | PairFiles, split: Split, report: ReadReport) -> list[str]:
+    """The files that a split reads. Files that are named for both are held out.
 
-    With held-out files a document's file decides, and files that both name are held out; without, its running
-    number over all files does. Raises BadInputError where files are not found or none is left.
+    Raises BadInputError where files are not found or none is left.
     """
     if not source.heldout_files:
-        return list_files(source.files, report), Part(split, source.heldout_share)
+        return list_files(source.files, report)
     heldout = list_files(source.heldout_files, report)
     if split == "heldout":
-        return heldout, Part("train", 0.0)
+        return heldout
     real = {os.path.realpath(path) for path in heldout}
     files = list_files(source.files, report)
     left = [path for path in files if os.path.realpath(path) not in real]
@@ -26,4 +25,4 @@ def files_and_part(source: TextFiles | PairFiles, split: Split, report: ReadRepo
         raise BadInputError("files", "all of them are held-out files too", "Name others to train on")
     if len(left) < len(files):
         report.note("held out", f"{len(files) - len(left)} of the files are held-out files too: not trained on")
-    return left, Part("train", 0.0)
+    return left

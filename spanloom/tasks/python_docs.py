@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from spanloom.settings.task import PythonDocs
-from spanloom.tasks.heldout import Split, check_share, text_is_heldout
 from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.rows import Columns
 
 LEAST_BYTES = 500_000
 """Less text than this means a Python whose library was stripped, and is an error."""
@@ -43,15 +42,11 @@ class Collected:
     topics: int = 0
 
 
-def read_python_docs(
-    source: PythonDocs, split: Split, report: ReadReport, stdlib: Path | None = None
-) -> Iterator[list[str]]:
-    """The documents of a part: sections of pydoc topics, then docstrings by file and place in it; no text twice.
+def read_python_docs(report: ReadReport, stdlib: Path | None = None) -> Iterator[Columns]:
+    """The documents, {"text": ...}: sections of pydoc topics, then docstrings by file and place; no text twice.
 
-    A document's own text decides its part, so that the same text never is in both, whatever the Python version.
     `stdlib`: the library's folder; unset: this interpreter's. Raises BadInputError where there is no such text.
     """
-    check_share(source.heldout_share)
     folder = library_folder() if stdlib is None else stdlib
     collected = collect(folder)
     report.files += collected.files
@@ -61,11 +56,7 @@ def read_python_docs(
         report.skip("does not parse", name)
     if not collected.topics:
         report.note("no topics", f"{folder / _TOPICS} is absent: docstrings only")
-    held = split == "heldout"
-    texts = [text for text in collected.documents if text_is_heldout(text, source.heldout_share) == held]
-    report.give(texts)
-    report.documents += len(texts)
-    yield texts
+    yield {"text": [text.encode("utf-8") for text in collected.documents]}
 
 
 def library_folder() -> Path:
@@ -77,7 +68,7 @@ def library_folder() -> Path:
     return folder
 
 
-@lru_cache(maxsize=2)  # both splits come out of one pass, which takes some seconds of parsing
+@lru_cache(maxsize=2)  # parsing takes some seconds, and the documents are looked at more than once
 def collect(folder: Path, least_bytes: int = LEAST_BYTES) -> Collected:
     """Read the library at `folder`. Raises BadInputError where it holds less than `least_bytes` of text."""
     collected = Collected()
@@ -87,7 +78,7 @@ def collect(folder: Path, least_bytes: int = LEAST_BYTES) -> Collected:
         collected.files += 1
         try:
             _add_topics(_read_topics(topics), collected, seen)
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RecursionError, OSError) as error:
             collected.unparsed.append(f"{topics}: {error}")
     for path in source_files(folder):
         collected.files += 1

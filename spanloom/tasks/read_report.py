@@ -1,6 +1,6 @@
 """What happened while a source was read: counts for the user, and the error that bad input raises."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -64,10 +64,12 @@ class ReadReport:
         if self.notes.setdefault(kind, message) != message:
             self.more_notes[kind] = self.more_notes.get(kind, 0) + 1
 
-    def give(self, texts: list[str]) -> None:
-        """Count the texts of documents that are given out. Raises UnicodeEncodeError for lone surrogates."""
-        self.bytes += sum(len(text) if text.isascii() else len(text.encode("utf-8")) for text in texts)
-        self.nul_characters += sum(text.count("\0") for text in texts)
+    def give(self, columns: Mapping[str, Sequence[bytes]]) -> None:
+        """Count documents that are given out: their texts in UTF-8, of each field as many."""
+        self.documents += len(next(iter(columns.values())))
+        for texts in columns.values():
+            self.bytes += sum(map(len, texts))
+            self.nul_characters += sum([text.count(0) for text in texts])
 
     def describe(self) -> str:
         """A few plain lines: documents, bytes, files, then what was skipped, mended or noticed."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from spanloom.tasks.heldout import Part
 from spanloom.tasks.json_lines import json_rows
 from spanloom.tasks.read_report import BadInputError, Intake
 from spanloom.tasks.tables import Header, table_rows
@@ -13,57 +12,59 @@ from spanloom.tasks.text_lines import TextFile
 Row = tuple[int, Mapping[str, Any]]
 """Line number (parquet: row number), from 1, and fields."""
 
-_BATCH_CHARACTERS = 1 << 20
+Columns = dict[str, list[bytes]]
+"""Some documents: their texts in UTF-8, of each field as many."""
+
+_BATCH_BYTES = 1 << 20
 _BATCH_ROWS = 1024
 
 
-def read_rows(path: str, kind: str, wanted: Sequence[str], header: Header, part: Part, intake: Intake) -> Iterator[Row]:
-    """The rows of a part in a jsonl, csv, tsv or parquet file. Raises BadInputError."""
+def read_rows(path: str, kind: str, wanted: Sequence[str], header: Header, intake: Intake) -> Iterator[Row]:
+    """The rows of a jsonl, csv, tsv or parquet file. Raises BadInputError."""
     if kind == "parquet":
         from spanloom.tasks.parquet_rows import parquet_rows
 
-        yield from parquet_rows(path, wanted, part, intake)
+        yield from parquet_rows(path, wanted, intake)
         return
     file = TextFile(path, intake)
     if kind == "jsonl":
-        yield from json_rows(file, part, intake)
+        yield from json_rows(file, intake)
     else:
-        yield from table_rows(file, "," if kind == "csv" else "\t", wanted, header, part, intake)
+        yield from table_rows(file, "," if kind == "csv" else "\t", wanted, header, intake)
 
 
-def render_all(
-    rows: Iterable[Row], columns: Mapping[str, Template], path: str, intake: Intake
-) -> Iterator[list[dict[str, str]]]:
-    """Examples out of rows, some at a time. Rows in which a column is blank are counted as 'empty COLUMN'.
+def render_all(rows: Iterable[Row], templates: Mapping[str, Template], path: str, intake: Intake) -> Iterator[Columns]:
+    """Documents out of rows, some at a time. Rows in which a column is blank are counted as 'empty COLUMN'.
 
     Raises BadInputError for rows without a field, or with one that is no text, unless bad input is skipped.
     """
-    batch: list[dict[str, str]] = []
-    characters = 0
+    batch: Columns = {name: [] for name in templates}
+    size = count = 0
     for number, row in rows:
         try:
-            example = {name: template.render(row) for name, template in columns.items()}
-            for text in example.values():
-                _check_surrogates(text)
+            texts = {name: template.render(row) for name, template in templates.items()}
+            encoded = {name: _utf8(text) for name, text in texts.items()}
         except FieldError as error:
             intake.refuse(BadInputError(f"{path}:{number}", str(error), error.fix, reason=error.reason))
             continue
-        if blank := [name for name, text in example.items() if not text or text.isspace()]:
-            intake.report.skip("empty" if len(columns) == 1 else f"empty {blank[0]}", f"{path}:{number}")
+        if blank := [name for name, text in texts.items() if not text or text.isspace()]:
+            intake.report.skip("empty" if len(templates) == 1 else f"empty {blank[0]}", f"{path}:{number}")
             continue
-        batch.append(example)
-        characters += sum(map(len, example.values()))
-        if len(batch) >= _BATCH_ROWS or characters >= _BATCH_CHARACTERS:
+        for name, text in encoded.items():
+            batch[name].append(text)
+            size += len(text)
+        count += 1
+        if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
             yield batch
-            batch, characters = [], 0
-    if batch:
+            batch, size, count = {name: [] for name in templates}, 0, 0
+    if count:
         yield batch
 
 
-def _check_surrogates(text: str) -> None:
-    """JSON escapes can spell half of a character; such text has no UTF-8."""
+def _utf8(text: str) -> bytes:
+    """The text's bytes. JSON escapes can spell half of a character; such text has no UTF-8."""
     try:
-        text.isascii() or text.encode("utf-8")
+        return text.encode("utf-8")
     except UnicodeEncodeError as error:
         bad = ord(text[error.start])
         raise FieldError(f"half a character (lone surrogate \\u{bad:04x}) in the text", "", "undecodable") from error

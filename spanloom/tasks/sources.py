@@ -3,53 +3,85 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import compress
+from typing import Any
 
-from spanloom.settings.task import PairFiles, PythonDocs, Source, TextFiles
+import numpy as np
+
+from spanloom.settings.task import PairFiles, PythonDocs, Source
 from spanloom.tasks import python_docs
 from spanloom.tasks.file_lists import list_files
-from spanloom.tasks.heldout import Split
+from spanloom.tasks.heldout import Split, bound_for, check_share, is_heldout
 from spanloom.tasks.pairs import read_pairs
+from spanloom.tasks.parts import files_of
 from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.rows import Columns
 from spanloom.tasks.text_files import read_texts
 
-__all__ = ["BadInputError", "ReadReport", "Split", "check_heldout", "has_heldout", "read_batches", "read_examples"]
-__all__ += ["read_texts_of", "source_fingerprint"]
+__all__ = ["BadInputError", "Columns", "ReadReport", "Split", "check_heldout", "has_heldout", "read_examples"]
+__all__ += ["read_parts", "source_fingerprint"]
 
 _EDGE = 1 << 12
 
 
-def read_examples(source: Source, split: Split, report: ReadReport) -> Iterator[dict[str, str]]:
-    """The examples of a part of a source: {"text": ...}, of pairs {"inputs": ..., "targets": ...}.
+def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tuple[Split, Columns]]:
+    """The documents of the parts that `reports` names, in one pass: (part, some of its documents) after another.
 
-    The same examples in the same order on every pass; train and heldout share none and are everything together.
-    `report` counts them, and all that is left out. Raises BadInputError for bad input as `source.errors` says
-    (strict: the first one, naming file and line or byte; skip: only counted; replace: undecodable bytes become
-    U+FFFD and are counted, all else is as strict), and in any mode where files are not found, or where all of them
-    hold no example for training.
+    The same documents in the same order on every pass; train and heldout share none and are everything together. Where
+    no held-out files are named, a document's own text decides its part (of pairs the inputs), see
+    `spanloom.tasks.heldout`. Each report counts the documents of its part; what is left out, repaired or noticed
+    stands in that of the training part, which is also where what belongs to neither is.
+    Raises BadInputError for bad input as `source.errors` says (strict: the first one, naming file and line or byte;
+    skip: only counted; replace: undecodable bytes become U+FFFD and are counted, all else is as strict), and in any
+    mode where files are not found, or where all of them hold no example for training.
     """
-    for batch in read_batches(source, split, report):
-        yield from batch
-
-
-def read_batches(source: Source, split: Split, report: ReadReport) -> Iterator[list[dict[str, str]]]:
-    """Like `read_examples`, some examples at a time, which is faster for short ones."""
-    if isinstance(source, PairFiles):
-        yield from read_pairs(source, split, report)
-        _check_any(source, split, report)
+    check_share(source.heldout_share)
+    if getattr(source, "heldout_files", ()):
+        for split, report in reports.items():
+            for columns in _read(source, split, report):
+                report.give(columns)
+                yield split, columns
     else:
-        for texts in read_texts_of(source, split, report):
-            yield [{"text": text} for text in texts]
+        yield from _divided(source, reports)
+    if "train" in reports:
+        _check_any(source, reports["train"])
 
 
-def read_texts_of(source: TextFiles | PythonDocs, split: Split, report: ReadReport) -> Iterator[list[str]]:
-    """The texts of a source of text alone, some at a time: the fastest way."""
+def read_examples(source: Source, split: Split, report: ReadReport) -> Iterator[dict[str, str]]:
+    """The examples of one part as text: {"text": ...}, of pairs {"inputs": ..., "targets": ...}; see `read_parts`."""
+    for _, columns in read_parts(source, {split: report}):
+        for texts in zip(*columns.values(), strict=True):
+            yield {name: text.decode("utf-8") for name, text in zip(columns, texts, strict=True)}
+
+
+def _divided(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tuple[Split, Columns]]:
+    """All files, each document in the part that its text decides."""
+    bound = bound_for(source.heldout_share, map(_deciding, _read(source, "train", ReadReport())))
+    report = reports.get("train", ReadReport())
+    for columns in _read(source, "train", report):
+        held = is_heldout(_deciding(columns), bound) if bound else np.zeros(len(_deciding(columns)), np.bool_)
+        for split, mask in (("train", ~held), ("heldout", held)):
+            if split in reports and mask.any():
+                part = columns if mask.all() else {name: list(compress(texts, mask)) for name, texts in columns.items()}
+                reports[split].give(part)
+                yield split, part
+    if "heldout" in reports:
+        reports["heldout"].files = report.files
+
+
+def _read(source: Source, split: Split, report: ReadReport) -> Iterator[Columns]:
     if isinstance(source, PythonDocs):
-        yield from python_docs.read_python_docs(source, split, report)
-    else:
-        yield from read_texts(source, split, report)
-        _check_any(source, split, report)
+        return python_docs.read_python_docs(report)
+    read: Any = read_pairs if isinstance(source, PairFiles) else read_texts
+    documents: Iterator[Columns] = read(source, files_of(source, split, report), report)
+    return documents
+
+
+def _deciding(columns: Columns) -> list[bytes]:
+    """The texts that decide where documents belong: pairs of the same inputs stay together."""
+    return next(iter(columns.values()))
 
 
 def has_heldout(source: Source) -> bool:
@@ -70,7 +102,8 @@ def check_heldout(source: Source, train: ReadReport, heldout: ReadReport) -> Non
     fix = f"Set a larger share (--heldout-share {share:.2g}) or name --heldout-files" if share else "Add documents, or"
     raise BadInputError(
         "held-out part",
-        f"none of the {total:,} documents fell into the held-out share of {source.heldout_share:g}",
+        f"none of the {total:,} documents fell into the held-out share of {source.heldout_share:g} "
+        "(documents of the same text, and pairs of the same inputs, stay together)",
         f"{fix if share else 'Add documents'}; or train without a held-out part: --heldout-share 0",
     )
 
@@ -104,8 +137,8 @@ def _file_identity(path: str) -> bytes:
     return hashlib.sha256(facts + hashlib.sha256(head).digest() + hashlib.sha256(tail).digest()).digest()
 
 
-def _check_any(source: TextFiles | PairFiles, split: Split, report: ReadReport) -> None:
-    if report.documents or split == "heldout":
+def _check_any(source: Source, report: ReadReport) -> None:
+    if report.documents or isinstance(source, PythonDocs):
         return
     left = _left_out(report)
     what = f"no document to train on in {report.files} file{'' if report.files == 1 else 's'}"

@@ -2,13 +2,10 @@
 
 import csv
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Literal
 
-import numpy as np
-
 from spanloom.tasks import templates
-from spanloom.tasks.heldout import Part
 from spanloom.tasks.read_report import BadInputError, Intake
 from spanloom.tasks.text_lines import TextFile
 
@@ -16,14 +13,13 @@ Header = Literal["auto", "yes", "no"]
 Record = tuple[int, list[str]]
 """Line number and cells."""
 
-_BATCH = 1024
 _LONGEST_FIELD = 2**31 - 1
 
 
 def table_rows(
-    file: TextFile, delimiter: str, wanted: Sequence[str], header: Header, part: Part, intake: Intake
+    file: TextFile, delimiter: str, wanted: Sequence[str], header: Header, intake: Intake
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, {wanted column: cell}) of each row of the part.
+    """(line number, {wanted column: cell}) of each row.
 
     Raises BadInputError for columns that do not exist; and, unless bad input is skipped, for rows with more or fewer
     cells than the first, and quotes that do not close.
@@ -37,16 +33,13 @@ def table_rows(
     if not has_header:
         intake.report.note("no header row", f"{file.path}: no header row; the first row of data is {_shown(first[1])}")
         records = chain([first], records)
-    while batch := list(islice(records, _BATCH)):
-        for keep, (line, cells) in zip(part.mask(len(batch)), batch, strict=True):
-            if not keep:
-                continue
-            if len(cells) != width:
-                where = "the header" if has_header else "the first row"
-                what = f"{len(cells)} columns where {where} has {width}: {_shown(cells)}"
-                intake.refuse(BadInputError(f"{file.path}:{line}", what, reason="ragged row"))
-                continue
-            yield line, {name: cells[place] for name, place in columns.items()}
+    for line, cells in records:
+        if len(cells) != width:
+            where = "the header" if has_header else "the first row"
+            what = f"{len(cells)} columns where {where} has {width}: {_shown(cells)}"
+            intake.refuse(BadInputError(f"{file.path}:{line}", what, reason="ragged row"))
+            continue
+        yield line, {name: cells[place] for name, place in columns.items()}
 
 
 def _columns(first: list[str], wanted: Sequence[str], header: Header, where: str) -> tuple[dict[str, int], bool]:
@@ -99,7 +92,7 @@ def _no_such_column(first: list[str], absent: list[str], where: str) -> BadInput
 def _tsv_records(file: TextFile) -> Iterator[Record]:
     """Lines cut at tabs. Quotes are characters like any other: TSV in the wild holds unbalanced ones."""
     for block in file.line_blocks():
-        for batch in file.decode_block(block, np.ones(block.count, dtype=np.bool_)):
+        for batch in file.decode_block(block):
             for number, line in batch:
                 yield number, line.split("\t")
 

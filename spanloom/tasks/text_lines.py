@@ -1,16 +1,12 @@
 """Lines of a text file, split as bytes and decoded many at a time; one line at a time only where bytes are bad."""
 
+import codecs
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, compress
-
-import numpy as np
-import numpy.typing as npt
+from itertools import accumulate
 
 from spanloom.tasks import compression, encodings
 from spanloom.tasks.read_report import BadInputError, Intake
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -47,6 +43,7 @@ class TextFile:
         self.path = path
         self._intake = intake
         self._mixed = False
+        self._bad_places: dict[int, str] = {}
         kind = compression.compression_of(path, intake.report)
         self._pieces = compression.blocks(path, kind, block_size)
         head, self._damage = self._first_bytes()
@@ -86,30 +83,31 @@ class TextFile:
         text = self.decode(b"".join(pieces), 1, self._offset)
         return text if text is None else text.replace("\r\n", "\n")
 
-    def decode_block(self, block: LineBlock, wanted: Mask) -> Iterator[list[tuple[int, str]]]:
-        """(line number, text) of the wanted lines of a block; blank ones are counted as 'empty', bad ones refused."""
+    def decode_block(self, block: LineBlock) -> Iterator[list[tuple[int, str]]]:
+        """(line number, text) of the lines of a block; blank ones are counted as 'empty', bad ones refused."""
         lines = block.lines()
-        numbers = range(block.first_line, block.first_line + len(lines))
-        kept = [(number, line) for number, line in compress(zip(numbers, lines, strict=True), wanted) if _some(line)]
-        self._count_empty(int(wanted.sum()) - len(kept))
+        kept = [(number, line) for number, line in enumerate(lines, block.first_line) if _some(line)]
+        self._count_empty(len(lines) - len(kept))
         texts = self._decode_many([line for _, line in kept])
         if texts is not None:
             yield list(zip((number for number, _ in kept), texts, strict=True))
             return
-        for text, (number, _) in self._decode_slowly(block, wanted):
+        for text, (number, _) in self._decode_slowly(block):
             yield [(number, text)]
 
-    def decode_texts(self, block: LineBlock, wanted: Mask) -> Iterator[list[str]]:
-        """Like `decode_block`, the texts alone: the fast way for plain text."""
-        kept = list(compress(block.lines(), wanted))
-        some = [line for line in kept if line and not line.isspace()]
-        self._count_empty(len(kept) - len(some))
-        texts = self._decode_many(some)
-        if texts is not None:
-            yield texts
-            return
-        for text, _ in self._decode_slowly(block, wanted):
-            yield [text]
+    def utf8_texts(self, block: LineBlock) -> Iterator[list[bytes]]:
+        """Like `decode_block`, the texts alone and in UTF-8: text that is so already is only checked."""
+        lines = block.lines()
+        some = [line for line in lines if line and not line.isspace()]
+        self._count_empty(len(lines) - len(some))
+        if self.encoding == "utf-8" and _is_utf8(block.raw):
+            self._mixed = self._mixed or not block.raw.isascii()
+            yield some
+        elif self.encoding != "utf-8" and (texts := self._decode_many(some)) is not None:
+            yield [text.encode("utf-8") for text in texts]
+        else:
+            for text, _ in self._decode_slowly(block):
+                yield [text.encode("utf-8")]
 
     def lines_for_csv(self) -> Iterator[str]:
         """All lines with their ends, for a reader of rows that may span lines. Undecodable lines are mended or raise;
@@ -145,6 +143,7 @@ class TextFile:
             bad_line = raw[start : end if end >= 0 else len(raw)]
             mixed = self._mixed or not raw[: error.start].isascii()
             what = f"{what} ({error.reason}) after {bad_line[max(0, error.start - start - 20) : error.start - start]!r}"
+            what = self._bad_places.pop(line, what)  # of the file as it stands, where this is a transcoded line
             advice = encodings.guess(bad_line, self.encoding, mixed)
             self._intake.refuse(BadInputError(where, what, advice, reason="undecodable"), mended_by="skip|replace")
             return None
@@ -158,8 +157,8 @@ class TextFile:
         self._mixed = self._mixed or not all(map(bytes.isascii, lines))
         return texts if len(texts) == len(lines) else _decode_each(lines, self.encoding)
 
-    def _decode_slowly(self, block: LineBlock, wanted: Mask) -> Iterator[tuple[str, tuple[int, int]]]:
-        for line, (number, offset) in compress(zip(block.lines(), block.places(), strict=False), wanted):
+    def _decode_slowly(self, block: LineBlock) -> Iterator[tuple[str, tuple[int, int]]]:
+        for line, (number, offset) in zip(block.lines(), block.places(), strict=False):
             text = self.decode(line, number, offset) if _some(line) else None
             if text is not None:
                 self._mixed = self._mixed or not line.isascii()
@@ -191,11 +190,24 @@ class TextFile:
         name, self.encoding = self.encoding, "utf-8"
         intake = self._intake
         try:
-            yield from encodings.to_utf8(self.path, pieces, name, intake.errors, self._offset, intake.report)
+            yield from encodings.to_utf8(
+                self.path, pieces, name, intake.errors, self._offset, intake.report, self._bad_places
+            )
         except BadInputError as error:
             if error.reason != "undecodable":
                 raise
             intake.refuse(error, mended_by="skip|replace")
+
+
+def _is_utf8(raw: bytes) -> bool:
+    """Whether the bytes are UTF-8, looked at in pieces: a text of them all may take four times their memory."""
+    decode = codecs.getincrementaldecoder("utf-8")().decode
+    try:
+        for start in range(0, len(raw), compression.BLOCK):
+            decode(raw[start : start + compression.BLOCK], start + compression.BLOCK >= len(raw))
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _are_long(lines: list[bytes]) -> bool:

@@ -194,7 +194,7 @@ def test_more_spans_than_sentinels_are_refused_before_anything_is_built(tmp_path
 
 def test_a_vocabulary_that_does_not_know_the_text_is_said(tmp_path, write_texts, caplog):
     model = shared_dir("data", "tokenizers", "t5", "spiece.model")
-    texts = ["книга и вода " * 20] * 30
+    texts = [f"книга и вода {number} " * 20 for number in range(30)]
     task = text_task(write_texts(texts), vocabulary=SentencePiece(str(model)))
     open_data(tiny_run(task, vocab_size=32128), tmp_path)
     assert "% of the tokens of task 'text' are unknown to its vocabulary" in caplog.text

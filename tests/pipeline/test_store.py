@@ -8,6 +8,7 @@ import pytest
 from pipeline_data import pair_task, sentences, text_task
 
 from spanloom.pipeline import store as store_module
+from spanloom.pipeline.fingerprint import FORMAT
 from spanloom.pipeline.shards import DamagedStoreError
 from spanloom.pipeline.store import open_or_build, open_store
 from spanloom.settings.vocabulary import Bytes
@@ -117,9 +118,9 @@ def test_the_hash_of_the_content_follows_the_text_not_the_file(tmp_path, write_t
 
 def test_a_store_of_another_format_is_refused(tmp_path, task, monkeypatch, caplog):
     build_store(task, tmp_path / "a")
-    monkeypatch.setattr("spanloom.pipeline.fingerprint.FORMAT", 2)
-    monkeypatch.setattr("spanloom.pipeline.store.FORMAT", 2)
-    expect_rebuild(task, tmp_path / "a", caplog, "is in format 1 of stores, this version reads format 2")
+    monkeypatch.setattr("spanloom.pipeline.fingerprint.FORMAT", 99)
+    monkeypatch.setattr("spanloom.pipeline.store.FORMAT", 99)
+    expect_rebuild(task, tmp_path / "a", caplog, f"is in format {FORMAT} of stores, this version reads format 99")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,15 @@ def test_splits_are_disjoint_and_everything(tmp_path):
     source = PairFiles(files=(str(path),), heldout_share=0.1)
     train, heldout = read(source), read(source, "heldout")
     assert not set(train) & set(heldout) and set(train) | set(heldout) == set(everything)
-    assert 39 <= len(heldout) <= 41
+    assert 25 <= len(heldout) <= 55
+
+
+def test_pairs_of_the_same_inputs_stay_together(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("inputs\ttargets\n" + "".join(f"i{n % 100}\tt{n}\n" for n in range(400)))
+    source = PairFiles(files=(str(path),), heldout_share=0.3)
+    train, heldout = ({inputs for inputs, _ in read(source, split)} for split in ("train", "heldout"))
+    assert not train & heldout and len(train | heldout) == 100 and 15 <= len(heldout) <= 45
 
 
 def test_g2p_of_all_languages():

@@ -37,7 +37,7 @@ def test_columns_fields_and_templates(path):
 def test_split(path):
     source = TextFiles(files=(str(path),), heldout_share=0.1)
     parts = [[e["text"] for e in read_examples(source, split, ReadReport())] for split in ("train", "heldout")]
-    assert sorted(parts[0] + parts[1]) == sorted(read(path)) and len(parts[1]) in (500, 501)
+    assert sorted(parts[0] + parts[1]) == sorted(read(path)) and len(parts[1]) == 479  # by their hashes
 
 
 @pytest.mark.short

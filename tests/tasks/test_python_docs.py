@@ -66,7 +66,7 @@ def test_files_that_do_not_parse_are_counted(tmp_path, monkeypatch):
         python_docs, "collect", lambda folder: python_docs.Collected(["x"], 1, 0, ["broken.py: why"], 0)
     )
     report = ReadReport()
-    list(python_docs.read_python_docs(PythonDocs(heldout_share=0.0), "train", report, tmp_path))
+    list(python_docs.read_python_docs(report, tmp_path))
     assert report.skipped == {"does not parse": 1} and "broken.py" in report.describe()
     assert "topics.py is absent" in report.describe()
 
@@ -112,6 +112,11 @@ def test_a_library_without_topics_still_works(tmp_path):
     (library / "pydoc_data" / "topics.py").write_text("topics = make()")
     python_docs.collect.cache_clear()
     assert "topics.py" in python_docs.collect(library, 0).unparsed[0]
+    (library / "pydoc_data" / "topics.py").unlink()
+    (library / "pydoc_data" / "topics.py").symlink_to("/proc/self/mem")  # a file that opens and cannot be read
+    python_docs.collect.cache_clear()
+    collected = python_docs.collect(library, 0)
+    assert "topics.py: [Errno 5]" in collected.unparsed[0] and collected.documents[0] == "Module a."
     assert report.documents == 0
 
 

@@ -9,8 +9,8 @@ from spanloom.tasks.sources import (
     ReadReport,
     check_heldout,
     has_heldout,
-    read_batches,
     read_examples,
+    read_parts,
     source_fingerprint,
 )
 
@@ -21,20 +21,54 @@ def parts(source):
     return examples, reports
 
 
-@pytest.mark.short
-def test_batches_are_the_examples(tmp_path):
-    (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(3000)))
-    (tmp_path / "a.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(3000)))
-    for source in (
-        TextFiles((f"{tmp_path}/a.txt",)),
-        PairFiles((f"{tmp_path}/a.tsv",), inputs="0", targets="1"),
+def sources(folder):
+    (folder / "a.txt").write_text("".join(f"{n}\n" for n in range(3000)) + "\n")
+    (folder / "dev.txt").write_text("dev\n")
+    (folder / "a.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(3000)))
+    return (
+        TextFiles((f"{folder}/a.txt",)),
+        TextFiles((f"{folder}/*.txt",), heldout_files=(f"{folder}/dev.txt",)),
+        PairFiles((f"{folder}/a.tsv",), inputs="0", targets="1"),
         PythonDocs(),
-    ):
-        for split in ("train", "heldout"):
-            batches = [example for batch in read_batches(source, split, ReadReport()) for example in batch]
-            report = ReadReport()
-            assert list(read_examples(source, split, report)) == batches and batches
-            assert report.documents == len(batches)
+    )
+
+
+@pytest.mark.short
+def test_one_pass_gives_both_parts_as_a_pass_for_each_does(tmp_path):
+    for source in sources(tmp_path):
+        apart, reports_apart = parts(source)
+        together = {"train": [], "heldout": []}
+        reports = {"train": ReadReport(), "heldout": ReadReport()}
+        for split, columns in read_parts(source, reports):
+            for texts in zip(*columns.values(), strict=True):
+                together[split].append({name: text.decode() for name, text in zip(columns, texts, strict=True)})
+        assert together == apart and all(apart.values())
+        assert reports == reports_apart
+        assert [report.documents for report in reports.values()] == [len(found) for found in apart.values()]
+
+
+@pytest.mark.short
+def test_what_is_left_out_is_counted_once(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"".join(b"%d\n" % n for n in range(200)) + b"\n\xff\n")
+    source = TextFiles((f"{tmp_path}/a.txt",), heldout_share=0.1, errors="skip")
+    _, reports = parts(source)
+    assert reports["train"].skipped == {"empty": 1, "undecodable": 1} and not reports["heldout"].skipped
+    assert reports["train"].files == reports["heldout"].files == 1
+
+
+@pytest.mark.short
+def test_more_files_move_no_document(tmp_path):
+    """What was held out of a run is held out of one that goes on with more text."""
+    (tmp_path / "m.txt").write_text("".join(f"old {n}\n" for n in range(2000)))
+    source = TextFiles((f"{tmp_path}/*",), heldout_share=0.05)
+    before, _ = parts(source)
+    (tmp_path / "a.txt").write_text("new\n" * 7 + "".join(f"new {n}\nold {n}\n" for n in range(1000)))
+    (tmp_path / "b.jsonl").write_text("".join(f'{{"text": "old {n}"}}\n' for n in range(1999, -1, -1)))
+    after, _ = parts(source)
+    for split in ("train", "heldout"):
+        texts = {example["text"] for example in after[split]}
+        assert {example["text"] for example in before[split]} == {text for text in texts if text.startswith("old")}
+    assert not {e["text"] for e in after["train"]} & {e["text"] for e in after["heldout"]}
 
 
 @pytest.mark.short
@@ -46,9 +80,12 @@ def test_an_empty_heldout_part_is_an_error_that_counts(tmp_path):
         check_heldout(source, reports["train"], reports["heldout"])
     (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
     _, reports = parts(source)
-    if not reports["heldout"].documents:
-        with pytest.raises(BadInputError, match=r"--heldout-share 0\.5.*--heldout-files.*--heldout-share 0\b"):
-            check_heldout(source, reports["train"], reports["heldout"])
+    check_heldout(source, reports["train"], reports["heldout"])
+    assert reports["heldout"].documents == 1
+    (tmp_path / "a.txt").write_text("one\none\none\n")
+    _, reports = parts(source)
+    with pytest.raises(BadInputError, match=r"same text.*--heldout-share 0\.5.*--heldout-files.*--heldout-share 0\b"):
+        check_heldout(source, reports["train"], reports["heldout"])
     none = TextFiles((f"{tmp_path}/a.txt",), heldout_share=0.0)
     _, reports = parts(none)
     check_heldout(none, reports["train"], reports["heldout"])
