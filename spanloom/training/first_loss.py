@@ -31,9 +31,9 @@ class FirstLoss:
             return None
         if self.loss > self.high and math.isinf(self.low):
             causes = (
-                "the weights fit the data worse than random ones. Likely causes: another vocabulary or sentinel "
-                "convention than the start checkpoint was trained with; a head that the checkpoint lacks; tied against "
-                "untied embeddings"
+                "the weights fit the data worse than random ones. Likely causes: targets in another script or language "
+                "than the start checkpoint saw (then it soon falls, and nothing is wrong); another vocabulary or "
+                "sentinel convention than it was trained with; a head that it lacks; tied against untied embeddings"
             )
         elif self.loss > self.high:
             causes = (
