@@ -4,11 +4,11 @@ Numbers: Raffel et al. 2020 (T5), the T5 1.1 release notes, Xue et al. 2021 (mT5
 al. 2023 (umT5).
 """
 
-import difflib
 from dataclasses import fields, replace
 from typing import Any
 
 from spanloom.settings.model import Model
+from spanloom.settings.nearest import did_you_mean
 
 
 def _model(name: str, vocab_size: int, row: tuple[int, int, int, int, int, int], **rest: Any) -> Model:
@@ -85,14 +85,20 @@ def named(name: str, **overrides: Any) -> Model:
     """
     key = name.lower().replace("-", "_").replace(".", "_")
     if key not in SIZES:
-        raise ValueError(f"no model size is called {name!r}; {_nearest(key, list(SIZES))}")
+        hint = did_you_mean(key, SIZES) or f"; there are {sizes_in_short()}"
+        raise ValueError(f"no model size is called {name!r}{hint}")
     known = [field.name for field in fields(Model)]
     for field in overrides:
         if field not in known:
-            raise ValueError(f"a model has no setting {field!r}; {_nearest(field, known)}")
+            hint = did_you_mean(field, known) or f"; there are {', '.join(known)}"
+            raise ValueError(f"a model has no setting {field!r}{hint}")
     return replace(SIZES[key], **overrides)
 
 
-def _nearest(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(names)}"
+def sizes_in_short() -> str:
+    """All names in one line, family by family: byt5_{tiny,small,...}, ..."""
+    found: dict[str, list[str]] = {}
+    for name in SIZES:
+        family, _, size = name.rpartition("_")
+        found.setdefault(family, []).append(size)
+    return ", ".join(f"{family}_{{{','.join(sizes)}}}" for family, sizes in found.items())

@@ -1,13 +1,13 @@
 """Learning-rate schedules as functions of the step, T5X's factor strings among them."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from math import pi
 from typing import assert_never
 
 import jax
 import jax.numpy as jnp
 
+from spanloom.settings.nearest import nearest
 from spanloom.settings.optimizer import WSD, Constant, Cosine, Factors, Linear, Rsqrt, Schedule
 
 Step = jax.Array | int
@@ -115,7 +115,7 @@ def from_factors(settings: Factors, base: float) -> Curve:
 
 def _check_factor(name: str, settings: Factors) -> None:
     if name not in _FACTORS:
-        near = get_close_matches(name, _FACTORS, n=1, cutoff=0.0)[0]
+        near = nearest(name, _FACTORS, count=1, likeness=0.0)[0]
         hint = f"did you mean {near!r}? " if name else "names are joined by single '*'; "
         raise ValueError(
             f"unknown factor {name!r} in schedule factors {settings.factors!r}: {hint}Known: {', '.join(_FACTORS)}"

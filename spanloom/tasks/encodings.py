@@ -1,11 +1,11 @@
 """Text encodings of files: byte-order marks, encodings in which a newline is not one byte, and what bytes look like."""
 
 import codecs
-import difflib
 from collections.abc import Callable, Iterable, Iterator
 from encodings.aliases import aliases
 from itertools import chain
 
+from spanloom.settings.nearest import nearest
 from spanloom.tasks.read_report import BadInputError, ReadReport
 
 HEAD = 4096
@@ -35,7 +35,7 @@ def codec_name(encoding: str) -> str:
     except LookupError as error:
         names = sorted({name.replace("_", "-") for name in (*aliases, *aliases.values())})
         name = encoding.lower().replace("_", "-")
-        near = [near for near in difflib.get_close_matches(name, names, n=2, cutoff=0.5) if near != name]
+        near = [near for near in nearest(name, names, count=2, likeness=0.5) if near != name]
         hint = f"; did you mean {near[0]!r}?" if near else ""
         unknown = BadInputError("encoding", f"{encoding!r} is no text encoding that Python knows{hint}")
         unknown.is_final = True  # it is the setting that is wrong: no file is to be left out for it

@@ -1,10 +1,10 @@
 """Paths and globs to a list of files, always in the same order, and what a file holds by its name."""
 
-import difflib
 import glob
 import os
 from collections.abc import Sequence
 
+from spanloom.settings.nearest import nearest
 from spanloom.tasks.compression import SUFFIXES
 from spanloom.tasks.read_report import BadInputError, ReadReport
 
@@ -102,13 +102,13 @@ def _why_nothing(path: str, folders: list[str]) -> tuple[str, str]:
         parent = folder
         while parent and not os.path.isdir(parent):
             folder, parent = parent, os.path.dirname(parent) or "."
-        near = difflib.get_close_matches(os.path.basename(folder), _names(parent), n=1, cutoff=0.6)
+        near = nearest(os.path.basename(folder), _names(parent), count=1, dotted=False)
         hint = f"; near is {os.path.join(parent, near[0])!r}" if near else ""
         return f"{kind}: the folder {folder!r} does not exist{hint}", "Check the path"
     names = _names(folder)
     if not names:
         return f"{kind}: the folder {folder!r} is empty", "Check the path"
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names[:3]
+    near = nearest(name, names, likeness=0.4, dotted=False) or names[:3]
     more = ", ..." if len(names) > len(near) else ""
     return f"{kind}; the folder {folder!r} holds {', '.join(near)}{more}", "Check the name or the pattern"
 

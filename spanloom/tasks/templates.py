@@ -1,11 +1,12 @@
 """Which text a row gives: a field's name ('text', 'meta.title') or a template ('{title}\\n{text}')."""
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from spanloom.settings.nearest import nearest
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
@@ -88,11 +89,10 @@ def value_of(row: Mapping[str, Any], name: str) -> Any:
 def missing(name: str, names: Iterable[str], what: str = "field") -> FieldError:
     """The error for a field or column that does not exist among `names`."""
     names = list(names)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    lower = [other for other in names if other.lower() == name.lower()]
-    hint = f"; did you mean {(lower or near)[0]!r}?" if lower or near else ""
+    near = nearest(name, names, count=1, likeness=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
     shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "") or "none"
-    example = (lower or near or names[:1] or ["NAME"])[0]
+    example = (near or names[:1] or ["NAME"])[0]
     return FieldError(
         f"no {what} {name!r}; the {what}s are {shown}{hint}",
         f"Name one that exists (such as {example!r}) or a template such as '{{{example}}}'",
