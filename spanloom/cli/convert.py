@@ -11,6 +11,12 @@ from spanloom.cli.parsing import options
 if TYPE_CHECKING:
     from spanloom.conversion.source import Source
 
+ABOUT = """A run or a checkpoint as a folder that Hugging Face loads; every weight is read back and compared.
+
+    spanloom convert runs/quickstart exported --to hf
+    spanloom convert runs/a exported --to hf --which best
+"""
+
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code."""
@@ -29,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
         overwrite: bool = False
         """Write into a folder that is not empty."""
 
-    chosen = options(Options, argv, "spanloom convert", __doc__ or "")
+    chosen = options(Options, argv, "spanloom convert", "SRC DST --to hf [flags]", ABOUT)
     from spanloom.conversion.convert import convert_to_hf
 
     source = read_source(Path(chosen.source), chosen.which)

@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
         max_length: int = 128
         """Most tokens written for a line."""
 
-    chosen = options(Options, argv, "spanloom fill", ABOUT)
+    chosen = options(Options, argv, "spanloom fill", "CHECKPOINT [--text LINE ...] [flags]", ABOUT)
     if chosen.max_length < 1:
         raise CommandError(f"--max-length {chosen.max_length}: must be 1 or more")
     with _open_lines(chosen.text, chosen.input) as lines:

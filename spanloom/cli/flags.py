@@ -5,18 +5,19 @@ then `--model NAME`, `--optimizer KIND` and the like choose sizes and kinds; the
 come after all of that, in `Run.resolve`.
 """
 
-import contextlib
 import dataclasses
 import inspect
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from spanloom.cli.errors import UsageError
-from spanloom.cli.parsing import hints_of_run, refuse_unknown, tyro_config, with_tyro
+from spanloom.cli.help import Entry, Group, entries_of, groups_of_run, render, shown, unknown_default
+from spanloom.cli.parsing import hints_of_run, refuse_unknown, with_tyro
 from spanloom.cli.recipe import Parameter, Recipe
 from spanloom.cli.tokens import Flag, merge_repeated, split
+from spanloom.model.sizes import named, sizes_in_short
 from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
@@ -46,8 +47,8 @@ class Command:
     """Dotted names of the flags that were given."""
 
 
-def parse(recipe: Recipe, argv: Sequence[str], prog: str) -> Command:
-    """The run that a recipe and its flags ask for. `--help` prints and raises SystemExit(0).
+def parse(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = None) -> Command:
+    """The run that a recipe and its flags ask for. `--help` prints, `usage` first, and raises SystemExit(0).
 
     Raises UsageError on unknown flags, naming the nearest, and on values of the wrong type.
     """
@@ -63,16 +64,17 @@ def parse(recipe: Recipe, argv: Sequence[str], prog: str) -> Command:
         flags, [*_list_fields(), "accept_change", *(p.name for p in own.values() if _is_list(p.hint))]
     )
 
+    unknown: Mapping[str, str] = {}
     try:
         values = _parse_parameters(own.values(), flags, prog, lenient=wants_help)
         run = recipe.make(**values)
     except Exception:
         if not wants_help:
             raise
-        run = _stand_in()
+        run, unknown = recipe.example() if recipe.example else _stand_in()
     run = _apply_kinds(run, [flag for flag in flags if flag.name in kinds])
     if wants_help:
-        _print_help(recipe, run, own.values(), kinds, prog)
+        print(_help(recipe, run, kinds, usage or f"{prog} [--out DIR] [--steps N] [flags]", unknown))
         raise SystemExit(0)
     consumed = (set(own) - _plain_fields()) | set(kinds)
     _refuse_other_kinds(run, [flag for flag in flags if flag.name not in consumed])
@@ -111,8 +113,6 @@ def _apply_kinds(run: Run, flags: Iterable[Flag]) -> Run:
 
 def _named_model(name: str, run: Run) -> Any:
     """A published size; how it is computed (dropout, dtype, scan_layers) stays as the recipe has it."""
-    from spanloom.model.sizes import named
-
     model = run.model
     try:
         return named(name, dropout=model.dropout, dtype=model.dtype, scan_layers=model.scan_layers)
@@ -191,55 +191,43 @@ def _parameters_class(own: Iterable[Parameter]) -> type:
 # Help.
 
 
-def _print_help(
-    recipe: Recipe, run: Run, own: Iterable[Parameter], kinds: dict[str, tuple[str, ...]], prog: str
-) -> None:
-    import tyro
-
-    own = [p for p in own if p.name not in _plain_fields()]
-    blank = _filled(run)
-    fields: list[tuple[str, Any, Any]] = []
-    if own:
-        params = _parameters_class(own)
-        fields.append(("recipe", Annotated[params, tyro.conf.OmitArgPrefixes], dataclasses.MISSING))
-    chooser = _kinds_class(blank, kinds)
-    fields.append(("kinds", Annotated[chooser, tyro.conf.OmitArgPrefixes], chooser()))
-    fields.append(("resuming", Annotated[Resuming, tyro.conf.OmitArgPrefixes], Resuming()))
-    fields.append(("run", Annotated[Run, tyro.conf.arg(name="")], blank))
-    specs: list[Any] = [
-        (name, hint, *(() if default is dataclasses.MISSING else (_always(default),))) for name, hint, default in fields
-    ]
-    everything = dataclasses.make_dataclass("Everything", specs)
-    with contextlib.suppress(SystemExit):
-        tyro.cli(everything, args=["--help"], prog=prog, description=recipe.doc, config=tyro_config())
+def _help(recipe: Recipe, run: Run, kinds: dict[str, tuple[str, ...]], usage: str, unknown: Mapping[str, str]) -> str:
+    """A recipe's own flags come first: they are what must be given."""
+    own = tuple(Entry(p.name, p.hint, p.help, shown(p.default)) for p in recipe.parameters)
+    run = _filled(run)
+    groups = groups_of_run(run, left_out={p.name for p in recipe.parameters}, unknown=unknown)
+    return render(
+        usage,
+        recipe.doc,
+        [
+            Group("flags of this recipe", "", own),
+            groups[0],
+            Group("kinds and sizes", "", tuple(_kind_entries(run, kinds, unknown))),
+            Group("going on, and trouble", "", entries_of(Resuming())),
+            *groups[1:],
+        ],
+    )
 
 
-def _kinds_class(run: Run, kinds: dict[str, tuple[str, ...]]) -> type:
-    import tyro
-
-    fields: list[tuple[str, Any, Any]] = []
+def _kind_entries(run: Run, kinds: dict[str, tuple[str, ...]], unknown: Mapping[str, str]) -> Iterator[Entry]:
     for path, choices in kinds.items():
-        hint: Any
         if path == "model":
-            text = "A published size, such as byt5_small, t5_1_1_base or mt5_xl; its fields are under --model."
-            hint, default = str, run.model.name
+            text = f"A published size: {sizes_in_short()}. Its fields are under --model."
+            yield Entry(path, str, text, unknown_default("model.name", unknown) or shown(run.model.name))
         else:
             text = f"Kind of {path.rpartition('.')[2]}; its fields are under --{path}."
-            hint, default = Literal.__getitem__(choices), kind_name(type(get(run, path)))
-        annotated = Annotated[hint, tyro.conf.arg(name=path, help=text)]
-        fields.append((path.replace(".", "_"), annotated, dataclasses.field(default=default)))
-    doc = "Kinds and sizes, which choose what the fields below are."
-    return dataclasses.make_dataclass("Kinds", fields, namespace={"__doc__": doc}, frozen=True)
+            default = unknown_default(path, unknown) or kind_name(type(get(run, path)))
+            yield Entry(path, Literal.__getitem__(choices), text, default)
 
 
 def _filled(settings: Any) -> Any:
-    """The settings with a placeholder for what must still be given, for help."""
+    """The settings with `inspect.Parameter.empty` for what must still be given."""
     import tyro
 
     if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
         names = _names(type(settings))
         return replace(settings, **{name: _filled(getattr(settings, name)) for name in names})
-    return "" if settings is tyro.MISSING else settings
+    return inspect.Parameter.empty if settings is tyro.MISSING else settings
 
 
 def _always(value: Any) -> Any:
@@ -247,9 +235,9 @@ def _always(value: Any) -> Any:
     return dataclasses.field(default_factory=lambda: value)
 
 
-def _stand_in() -> Run:
-    """A run to list fields of, where the recipe cannot make one before its parameters are given."""
-    from spanloom.model.sizes import named
+def _stand_in() -> tuple[Run, dict[str, str]]:
+    """A run to list fields of, where the recipe makes none before its parameters are given, so no default is known."""
     from spanloom.settings.task import PairFiles, Supervised, Task
 
-    return Run(name="run", task=Task("task", PairFiles(), objective=Supervised()), model=named("byt5_small"))
+    run = Run(name="run", task=Task("task", PairFiles(), objective=Supervised()), model=named("byt5_small"))
+    return run, dict.fromkeys(_names(Run), "the recipe's")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from spanloom.cli.errors import UsageError
+from spanloom.cli.help import Group, entries_of_class, render
 from spanloom.cli.tokens import Flag, split
 from spanloom.settings.kinds import parts
 from spanloom.settings.nearest import did_you_mean
@@ -17,17 +18,16 @@ from spanloom.settings.run import Run
 T = TypeVar("T")
 
 
-def options(cls: type[T], argv: Sequence[str], prog: str, description: str) -> T:
-    """The options of a command that takes no recipe: a dataclass whose fields without default are positional.
+def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, description: str) -> T:
+    """The options of a command that takes no recipe, as a dataclass.
 
     `--help` prints and raises SystemExit(0). Raises UsageError on unknown flags, naming the nearest.
     """
-    import tyro
-
     words, flags = split(argv)
     fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
     if any(flag.name == "help" for flag in flags):
-        tyro.cli(cls, args=["--help"], prog=prog, description=description, config=tyro_config())
+        print(render(f"{prog} {usage}", description, [Group("words and flags", "", entries_of_class(cls))]))
+        raise SystemExit(0)
     hints = typing.get_type_hints(cls, include_extras=True)
     named = [name for name in fields if "Positional" not in str(hints[name])]
     refuse_unknown(flags, [*named, "debug"], prog)

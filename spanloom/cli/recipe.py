@@ -50,6 +50,8 @@ class Recipe:
     """Typed flags of its own."""
     make: Callable[..., Run]
     """The run of these parameters. Raises RecipeError with file and line, or SettingsError."""
+    example: Callable[[], tuple[Run, dict[str, str]]] | None = None
+    """For help, where no run can be made yet: a run with the recipe's defaults, and what decides the others."""
     source: Path | None = None
     """The recipe file, which is kept beside the run."""
     directory: Path | None = None
@@ -115,9 +117,10 @@ def _of_file(path: Path, name: str) -> Recipe:
         raise RecipeError(f"{path}: no function named `recipe`; a recipe file defines `def recipe() -> Run:`")
     return Recipe(
         name=name,
-        doc=inspect.cleandoc(module.__doc__ or function.__doc__ or ""),
+        doc=(module.__doc__ or "").strip() or inspect.cleandoc(function.__doc__ or ""),
         parameters=tuple(_parameters(path, function)),
         make=lambda **values: _call(path, function, values),
+        example=getattr(module, "example", None) if _ships(path) else None,
         source=path,
     )
 

@@ -35,9 +35,9 @@ def main(argv: Sequence[str]) -> int:
     return train(find(argv[0]), argv[1:], f"spanloom train {argv[0]}")
 
 
-def train(recipe: Recipe, argv: Sequence[str], prog: str) -> int:
+def train(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = None) -> int:
     """Train the run that a recipe and its flags ask for."""
-    command = parse(recipe, argv, prog)
+    command = parse(recipe, argv, prog, usage)
     start_run(command, [*prog.split(" "), *argv])
     return 0
 

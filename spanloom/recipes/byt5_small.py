@@ -16,7 +16,7 @@ def recipe(text: tuple[str, ...] = (), field: str = "text") -> Run:
     """The run.
 
     Args:
-      text: Files or globs: .txt, .jsonl, .csv, .tsv, .parquet; plain or .gz, .zst, .bz2, .xz.
+      text: Files or globs: .txt, .jsonl, .csv, .tsv, .parquet; plain or .gz, .zst, .bz2, .xz. Must be given.
       field: Field of a row that holds the text, or a template such as '{title}: {text}'.
     """
     return replace(

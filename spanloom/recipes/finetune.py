@@ -4,17 +4,23 @@
     spanloom finetune --data 'pairs/*.jsonl' --inputs question --targets answer --start byt5-small/ --out runs/c
 
 Model and vocabulary are those of the start checkpoint. T5's settings for fine-tuning: Adafactor at a constant 0.001,
-dropout 0.1. Held-out loss and exact match are printed. Cost depends on the model; on small data a few hundred steps do.
+dropout 0.1; models narrower than any published one barely move at that rate and get 0.01. Held-out loss and exact match
+are printed. Cost depends on the model; on small data a few hundred steps do.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Literal
 
+from spanloom.model.sizes import named
 from spanloom.recipes._start import model_and_vocabulary
+from spanloom.settings.model import Model
 from spanloom.settings.optimizer import Adafactor, Constant
 from spanloom.settings.run import Checkpoints, Evaluation, Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import Errors, PairFiles, Supervised, Task
+from spanloom.settings.vocabulary import Bytes, Vocabulary
+
+_NARROW = 256  # the published sizes begin at 512
 
 
 def recipe(
@@ -34,8 +40,8 @@ def recipe(
     """The run.
 
     Args:
-      data: Files or globs of pairs: .tsv, .csv, .jsonl, .parquet; compressed ones too.
-      start: Checkpoint, run directory or Hugging Face folder to start from.
+      data: Files or globs of pairs: .tsv, .csv, .jsonl, .parquet; compressed ones too. Must be given.
+      start: Checkpoint, run directory or Hugging Face folder to start from. Must be given.
       heldout: Share of the pairs that is kept out (0.05), or a file or glob of held-out pairs; unset: 0.05.
       inputs: Column or field of the inputs, a template such as 'translate: {src}', or a column number from 0.
       targets: Column or field of the targets, a template, or a column number from 0.
@@ -64,16 +70,24 @@ def recipe(
         encoding=encoding,
         errors=errors,
     )
+    objective = Supervised(inputs_length=inputs_length, targets_length=targets_length, too_long=too_long)
+    source = source if share is None else replace(source, heldout_share=share)
+    return _run(source, objective, model, vocabulary, start)
+
+
+def example() -> tuple[Run, dict[str, str]]:
+    """The run as help shows it before --start is named, and the fields that only --start tells."""
+    told = [f"model.{field.name}" for field in fields(Model) if field.name != "dropout"]
+    run = _run(PairFiles(), Supervised(), named("byt5_small"), Bytes(), None)
+    return run, dict.fromkeys([*told, "task.vocabulary"], "that of --start")
+
+
+def _run(source: PairFiles, objective: Supervised, model: Model, vocabulary: Vocabulary, start: str | None) -> Run:
     return Run(
         name="finetune",
-        task=Task(
-            name="pairs",
-            source=source if share is None else replace(source, heldout_share=share),
-            vocabulary=vocabulary,
-            objective=Supervised(inputs_length=inputs_length, targets_length=targets_length, too_long=too_long),
-        ),
+        task=Task(name="pairs", source=source, vocabulary=vocabulary, objective=objective),
         model=replace(model, dropout=0.1),
-        optimizer=Adafactor(learning_rate=1e-3),
+        optimizer=Adafactor(learning_rate=_learning_rate(model)),
         schedule=Constant(),
         batch_size=64,
         steps=1000,
@@ -81,6 +95,13 @@ def recipe(
         checkpoint=Checkpoints(every=200),
         eval=Evaluation(every=200),
     )
+
+
+def _learning_rate(model: Model) -> float:
+    """T5's, but for very narrow models: quickstart's, after 1,000 steps on 3,600 Hungarian words and their sounds, gets
+    5 % of others right with 0.001 and 92 % with 0.01.
+    """
+    return 1e-3 if model.d_model >= _NARROW else 1e-2
 
 
 def _share(heldout: str | None) -> float | None:

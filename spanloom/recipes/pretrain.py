@@ -39,7 +39,7 @@ def recipe(
     """The run.
 
     Args:
-      text: Files or globs: .txt, .jsonl, .csv, .tsv, .parquet; plain or .gz, .zst, .bz2, .xz.
+      text: Files or globs: .txt, .jsonl, .csv, .tsv, .parquet; plain or .gz, .zst, .bz2, .xz. Must be given.
       heldout: Files or globs of the held-out part; none: a share of the documents is kept out.
       heldout_share: Share of the documents kept out of training when no held-out files are named.
       field: Field of a row that holds the text, or a template such as '{title}: {text}'.
@@ -48,7 +48,8 @@ def recipe(
       encoding: Text encoding of the files.
       errors: What to do with bad input: stop, replace bytes, or skip and count.
       vocabulary: `bytes`, or a SentencePiece model file; unset: that of --start, or bytes for byt5 models.
-      model: A published size, such as byt5_small, t5_1_1_base or mt5_xl; unset: that of --start, or byt5_small.
+      model: A published size: byt5, t5_1_1, mt5, umt5 or t5, then _small, _base, _large, _xl or _xxl; byt5_nano and
+        byt5_micro suit a CPU. Unset: that of --start, or byt5_small.
       start: Checkpoint, run directory or Hugging Face folder to start from; unset: random weights.
       inputs_length: Encoder length in tokens; unset: 1024 for bytes, 512 for SentencePiece.
       noise_density: Share of the tokens that is masked.

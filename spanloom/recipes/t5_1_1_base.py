@@ -15,7 +15,7 @@ def recipe(text: tuple[str, ...] = (), vocabulary: str = "sentencepiece.model", 
     """The run.
 
     Args:
-      text: Files or globs: .txt, .jsonl, .csv, .tsv, .parquet; plain or .gz, .zst, .bz2, .xz.
+      text: Files or globs: .txt, .jsonl, .csv, .tsv, .parquet; plain or .gz, .zst, .bz2, .xz. Must be given.
       vocabulary: A SentencePiece model file.
       field: Field of a row that holds the text, or a template such as '{title}: {text}'.
     """

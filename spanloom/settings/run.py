@@ -96,7 +96,8 @@ class Run:
     start: str | None = None
     """Checkpoint or Hugging Face folder to start from; unset: random weights."""
     out: str | None = None
-    """Directory the run writes; the same command with the same directory goes on where it stopped."""
+    """Directory the run writes; the same command with the same directory goes on where it stopped.
+    Unset: runs/ and the name of the recipe."""
     checkpoint: Checkpoints = field(default_factory=Checkpoints)
     """Saving."""
     eval: Evaluation = field(default_factory=Evaluation)

@@ -49,8 +49,13 @@ def test_kinds_and_fields_in_any_order():
     assert isinstance(run("--optimizer", "adamw-rms", "--optimizer.min-scale", "1e-2").optimizer, AdamWRMS)
 
 
-def test_model_by_name_keeps_how_it_is_computed():
-    made = run("--model", "byt5-small", "--model.d-ff", "99").model
+def test_model_by_name_keeps_how_it_is_computed(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from dataclasses import replace\nfrom spanloom.recipes.quickstart import recipe as base\n"
+        "def recipe(): return replace(base(), model=replace(base().model, scan_layers=False))\n"
+    )
+    made = run("--model", "byt5-small", "--model.d-ff", "99", recipe=str(path)).model
     assert (made.name, made.d_model, made.d_ff, made.scan_layers) == ("byt5_small", 1472, 99, False)
 
 
