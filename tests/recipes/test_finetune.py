@@ -6,6 +6,7 @@ import pytest
 from spanloom.model.sizes import named
 from spanloom.recipes.finetune import recipe
 from spanloom.recipes.quickstart import recipe as quickstart
+from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.serialize import SettingsError, to_json
 from spanloom.settings.task import PairFiles, Supervised
 from spanloom.settings.vocabulary import Bytes, SentencePiece
@@ -34,6 +35,12 @@ def test_model_and_vocabulary_are_those_of_the_start(tmp_path):
         assert run.task.vocabulary == Bytes("google")
         assert run.start == str(path)
         run.resolve()
+
+
+@pytest.mark.parametrize(("model", "rate"), [("byt5_nano", 0.01), ("t5_1_1_small", 0.001), ("byt5_base", 0.001)])
+def test_the_learning_rate_is_t5s_but_for_very_narrow_models(tmp_path, model, rate):
+    checkpoint(tmp_path, replace(quickstart(), model=named(model)))
+    assert recipe(("p",), str(tmp_path)).optimizer == Adafactor(learning_rate=rate)
 
 
 def test_sentencepiece_comes_from_the_checkpoint_unless_the_original_is_the_same(tmp_path):
