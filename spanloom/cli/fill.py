@@ -225,7 +225,8 @@ def _load(checkpoint: str, which: str, max_length: int) -> tuple[Predict, "Vocab
         tokens_BxS = np.zeros((_BATCH, width), np.int32)
         for row, tokens in zip(tokens_BxS, inputs, strict=False):
             row[: len(tokens)] = tokens
-        targets_BxT = np.asarray(greedy(source.params, source.model, tokens_BxS, max_length, eos_id=vocabulary.eos_id))
+        written = greedy(source.params, source.model, tokens_BxS, max_length, eos_id=vocabulary.eos_id).tokens
+        targets_BxT = np.asarray(written)
         return list(targets_BxT[: len(inputs)])
 
     return predict, vocabulary

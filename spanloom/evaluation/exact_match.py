@@ -36,7 +36,7 @@ def predictions(
         targets_BxT = np.asarray(batch["decoder_target_tokens"])
         real_B = np.asarray(batch["decoder_loss_weights"]).any(axis=1)
         inputs_BxS, width = batch["encoder_input_tokens"], targets_BxT.shape[1]
-        written_BxT = np.asarray(greedy(params, model, inputs_BxS, width, eos_id=vocabulary.eos_id))
+        written_BxT = np.asarray(greedy(params, model, inputs_BxS, width, eos_id=vocabulary.eos_id).tokens)
         for row in np.flatnonzero(real_B):
             inputs = np.trim_zeros(np.asarray(inputs_BxS[row]), "b")
             yield Prediction(*(vocabulary.decode(ids) for ids in (inputs, targets_BxT[row], written_BxT[row])))

@@ -41,7 +41,7 @@ def fill_examples(
     inputs_BxS = np.zeros((len(examples), width), np.int32)
     for row, example in zip(inputs_BxS, examples, strict=True):
         row[: len(example.inputs)] = example.inputs
-    written_BxT = np.asarray(greedy(params, model, inputs_BxS, targets_length, eos_id=vocabulary.eos_id))
+    written_BxT = np.asarray(greedy(params, model, inputs_BxS, targets_length, eos_id=vocabulary.eos_id).tokens)
     return [
         pieces_of(example.inputs, example.targets, written, vocabulary)
         for example, written in zip(examples, written_BxT, strict=True)

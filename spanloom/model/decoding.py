@@ -121,27 +121,12 @@ def greedy(
     *,
     forced_tokens_BxT: Any = None,
     eos_id: int = 1,
-) -> jax.Array:
-    """The likeliest token at each place: (B, max_length) int32, end of sequence kept, then 0.
+) -> Decoded:
+    """The likeliest token at each place, up to the end of sequence, and the log-probability of what is written.
 
     `forced_tokens_BxT` (B, up to max_length) holds tokens that must stand at their places, 0 where the model is free.
     Compiled once for each shape and length. Raises ValueError for a length below 1 or too many forced tokens.
     """
-    return greedy_scored(
-        params, config, encoder_input_tokens_BxS, max_length, forced_tokens_BxT=forced_tokens_BxT, eos_id=eos_id
-    ).tokens
-
-
-def greedy_scored(
-    params: T5,
-    config: Model,
-    encoder_input_tokens_BxS: Any,
-    max_length: int,
-    *,
-    forced_tokens_BxT: Any = None,
-    eos_id: int = 1,
-) -> Decoded:
-    """As `greedy`, with log-probabilities."""
     if max_length < 1:
         raise ValueError(f"max_length is {max_length}; at least 1 token must be written")
     inputs = jnp.asarray(encoder_input_tokens_BxS, jnp.int32)

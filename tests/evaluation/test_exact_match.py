@@ -26,7 +26,7 @@ def test_counts_examples_whose_text_is_equal():
     params = initialize(declare(TINY), jax.random.key(0))
     first, second = batch(["abc", "de"]), batch(["xyz", ""])
     for made in (first, second):
-        made["decoder_target_tokens"] = np.array(greedy(params, TINY, made["encoder_input_tokens"], 6))
+        made["decoder_target_tokens"] = np.array(greedy(params, TINY, made["encoder_input_tokens"], 6).tokens)
         made["decoder_loss_weights"] = np.ones((2, 6), np.int32)
     first["decoder_target_tokens"][1] = [*VOCABULARY.encode("no"), 1, 0, 0, 0]
     second["decoder_loss_weights"][1] = 0

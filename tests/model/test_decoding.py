@@ -9,7 +9,7 @@ from golden_data import golden_dir
 from golden_models import Case, read_case, read_npz
 
 from spanloom.conversion.t5x_names import model_settings, to_t5x
-from spanloom.model.decoding import Decoded, greedy, greedy_scored
+from spanloom.model.decoding import Decoded, greedy
 from spanloom.model.params import declare, flatten, initialize
 from spanloom.model.t5 import forward
 from spanloom.settings.model import Model
@@ -56,7 +56,7 @@ def check_folder(folder: Path, model_folder: Path, scan_layers: bool) -> int:
             prompt = arrays["prompt/decoder_input_tokens"]
             forced = np.pad(prompt, ((0, 0), (0, 1)))[:, 1 : expected.shape[1] + 1]
             forced = np.where(forced == facts["eos_id"], 0, forced)
-        ours = greedy_scored(
+        ours = greedy(
             case.params, case.model, inputs, expected.shape[1], forced_tokens_BxT=forced, eos_id=facts["eos_id"]
         )
         np.testing.assert_array_equal(ours.tokens, expected, err_msg=name)
@@ -119,7 +119,7 @@ def test_equals_decoding_without_a_cache(form):
     inputs = np.random.default_rng(1).integers(2, 24, (4, 9)).astype(np.int32)
     inputs[1, 4:] = 0
     tokens, log_probs = slow_greedy(case, inputs, 8)
-    ours = greedy_scored(case.params, model, inputs, 8)
+    ours = greedy(case.params, model, inputs, 8)
     np.testing.assert_array_equal(ours.tokens, tokens)
     np.testing.assert_allclose(ours.log_probs, log_probs, atol=2e-4)
 
@@ -128,9 +128,9 @@ def test_equals_decoding_without_a_cache(form):
 def test_padding_changes_nothing():
     params = initialize(declare(TINY), jax.random.key(0))
     inputs = np.random.default_rng(2).integers(2, 24, (2, 6)).astype(np.int32)
-    alone = greedy(params, TINY, inputs, 6)
-    np.testing.assert_array_equal(greedy(params, TINY, np.pad(inputs, ((0, 0), (0, 5))), 6), alone)
-    np.testing.assert_array_equal(greedy(params, TINY, inputs, 9)[:, :6], alone)
+    alone = greedy(params, TINY, inputs, 6).tokens
+    np.testing.assert_array_equal(greedy(params, TINY, np.pad(inputs, ((0, 0), (0, 5))), 6).tokens, alone)
+    np.testing.assert_array_equal(greedy(params, TINY, inputs, 9).tokens[:, :6], alone)
 
 
 @pytest.mark.short
@@ -138,7 +138,7 @@ def test_forced_tokens_stand_where_they_must():
     params = initialize(declare(TINY), jax.random.key(0))
     inputs = np.random.default_rng(2).integers(2, 24, (2, 6)).astype(np.int32)
     forced = np.array([[5, 0, 6], [0, 1, 0]], np.int32)
-    tokens = np.asarray(greedy(params, TINY, inputs, 6, forced_tokens_BxT=forced))
+    tokens = np.asarray(greedy(params, TINY, inputs, 6, forced_tokens_BxT=forced).tokens)
     assert tokens[0, 0] == 5 and tokens[0, 2] == 6
     assert tokens[1, 1] == 1 and not tokens[1, 2:].any()
 
@@ -151,4 +151,4 @@ def test_impossible_requests_are_refused():
         greedy(params, TINY, inputs, 0)
     with pytest.raises(ValueError, match="forced tokens have shape"):
         greedy(params, TINY, inputs, 2, forced_tokens_BxT=np.ones((2, 3), np.int32))
-    assert isinstance(greedy_scored(params, TINY, inputs, 1), Decoded)
+    assert isinstance(greedy(params, TINY, inputs, 1), Decoded)
