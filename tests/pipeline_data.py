@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from spanloom.pipeline.columns import Column
-from spanloom.pipeline.shards import ragged, token_dtype
+from spanloom.pipeline.shards import Ragged, ragged, token_dtype
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
 from spanloom.settings.task import PairFiles, SpanCorruption, Supervised, Task, TextFiles
@@ -45,4 +45,9 @@ def tiny_run(task: Task, *, seed: int = 0, vocab_size: int = 384) -> Run:
 def column_of(*shards: Sequence[Sequence[int]], size: int = 384) -> Column:
     """A column whose shards hold these rows."""
     dtype = token_dtype(size)
-    return Column([ragged([np.asarray(row, np.int32) for row in rows], dtype) for rows in shards], dtype)
+    return Column([ragged_of(rows, dtype) for rows in shards], dtype)
+
+
+def ragged_of(rows: Sequence[Sequence[int]], dtype) -> Ragged:
+    """Rows of ids in one flat array of `dtype`."""
+    return ragged(np.array([token for row in rows for token in row], dtype), [len(row) for row in rows])

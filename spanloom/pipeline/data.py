@@ -1,6 +1,5 @@
 """The data of a run: batches of the training part by position, and the held-out part in order."""
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from spanloom.pipeline.batches import Batch, fill_batch, join_batches, to_batch
 from spanloom.pipeline.build import Progress
 from spanloom.pipeline.examples import DataError, Examples, PairExamples, SpanExamples, widths_of
 from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys
-from spanloom.pipeline.store import Store, open_or_build
+from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
 from spanloom.settings.run import Run
 from spanloom.settings.task import SpanCorruption, Task
 from spanloom.tasks.read_report import ReadReport
@@ -20,8 +19,6 @@ from spanloom.tasks.sources import Split, check_heldout, has_heldout
 from spanloom.tasks.span_corruption import lengths_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
-
-log = logging.getLogger(__name__)
 
 _MANY_UNKNOWN = 0.02  # in T5's vocabulary English novels have 0.007%, German 0.08%, Swedish 2.8%, Russian 13%
 VOCABULARY = "vocabulary"
@@ -125,13 +122,17 @@ def open_data(
     vocabulary: Vocabulary | None = None,
     progress: Progress | None = None,
     checksum: bool = False,
+    workers: int = 1,
+    warn: Warn = log.warning,
 ) -> Data:
     """Opens the data of a run, whose stores stand in `directory`/stores/<task>/<split> and are built where needed.
 
     `vocabulary`: the one to use, such as a checkpoint's own; by default it is built from the settings. `checksum`:
-    every byte of the stores that are there is checked, of large ones too. Raises DataError where the data
-    cannot be learned from as the settings stand, BadInputError on bad input, StorageError on a full disk, ValueError
-    for settings that make no sense; each says what to change.
+    every byte of the stores that are there is checked, of large ones too. `workers`: the most processes that
+    make shards, see `spanloom.pipeline.build_workers`; scripts that ask for several need the usual
+    `if __name__ == "__main__":`. `warn` is given what the user must know. Raises DataError where the data cannot be
+    learned from as the settings stand, BadInputError on bad input, StorageError on a full disk, WorkerError if a
+    process is killed, ValueError for settings that make no sense; each says what to change.
     """
     task = run.task
     vocabulary = build(task.vocabulary) if vocabulary is None else vocabulary
@@ -140,13 +141,14 @@ def open_data(
         lengths_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
     base = Path(directory) / "stores" / _directory_name(task.name)
     splits: tuple[Split, ...] = ("train", "heldout") if has_heldout(task.source) else ("train",)
-    stores: dict[str, Store] = {
-        split: open_or_build(task, split, base / split, vocabulary, progress=progress, checksum=checksum)
-        for split in splits
-    }
+    directories = {split: base / split for split in splits}
+    built = open_or_build_all(
+        task, directories, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
+    )
+    stores: dict[str, Store] = {split: built[split] for split in splits}
     examples = _examples_of(task, stores, vocabulary)
     _check_enough(task, stores, examples)
-    _warn_of_unknown_text(task, stores["train"])
+    _warn_of_unknown_text(task, stores["train"], warn)
     parts = {
         split: Dataset(examples[split], seed=run.seed, task=task.name, store=store) for split, store in stores.items()
     }
@@ -194,16 +196,14 @@ def _check_enough(task: Task, stores: dict[str, Store], examples: dict[str, Exam
         )
 
 
-def _warn_of_unknown_text(task: Task, store: Store) -> None:
+def _warn_of_unknown_text(task: Task, store: Store, warn: Warn) -> None:
     for name, counts in store.meta["counts"]["columns"].items():
         share = counts["unknown"] / max(counts["tokens"], 1)
         if share > _MANY_UNKNOWN:
-            log.warning(
-                "%.1f%% of the %s of task %r are unknown to its vocabulary and cannot be learned: choose a vocabulary "
-                "made for this text, or bytes, which know everything",
-                100 * share,
-                "tokens" if name == "tokens" else f"tokens of the {name}",
-                task.name,
+            what = "tokens" if name == "tokens" else f"tokens of the {name}"
+            warn(
+                f"{share:.1%} of the {what} of task {task.name!r} are unknown to its vocabulary and cannot be learned: "
+                "choose a vocabulary made for this text, or bytes, which know everything"
             )
 
 

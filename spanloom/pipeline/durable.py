@@ -61,8 +61,10 @@ def explain_full_disk(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
-    """Holds an exclusive lock on the file `path`, which is left behind; the kernel drops it when a process dies.
+def locked(path: Path, waiting: Callable[[], object]) -> Iterator[int]:
+    """Holds an exclusive lock on the file `path`, which is left behind; gives its open file.
+
+    The kernel drops the lock when the process dies, and every other that was given the open file.
 
     `waiting` is called once if another process holds the lock.
     """
@@ -77,7 +79,7 @@ def locked(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
                 f"the file system of {path.parent} has no file locks ({error.strerror}), so two builds of one store "
                 "could not be kept apart. Put the run on a local disk (--out DIR)."
             ) from error
-        yield
+        yield file.fileno()
 
 
 def _acquire(descriptor: int, waiting: Callable[[], object]) -> None:

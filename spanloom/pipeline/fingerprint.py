@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.pipeline.rows import Example, columns_of, encode_rows, separator_of
+from spanloom.pipeline.rows import columns_of, encode, separator_of
 from spanloom.settings.task import SpanCorruption, Task
+from spanloom.tasks.rows import Columns
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 FORMAT = 2
-"""Raised when the same settings and text give other stores: 2 chooses held-out documents by their text."""
+"""Raised when the same settings and text give other stores: 2 chooses held-out documents by their text,
+and gives texts that fill a shard one of their own."""
 NUM_PROBES = 64
 _PROBE_CHARACTERS = 1000
 
@@ -61,11 +63,12 @@ def changes(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def make_probes(task: Task, vocabulary: Vocabulary, examples: Sequence[Example]) -> list[dict[str, Any]]:
-    """The beginnings of some examples with a hash of the ids they give: a hash of code would miss closures."""
+def make_probes(task: Task, vocabulary: Vocabulary, documents: Columns) -> list[dict[str, Any]]:
+    """The beginnings of the first documents with a hash of the ids they give: a hash of code would miss closures."""
     probes = []
-    for example in examples[:NUM_PROBES]:
-        beginning = {name: text[:_PROBE_CHARACTERS] for name, text in example.items()}
+    first = ([_beginning(text) for text in texts[:NUM_PROBES]] for texts in documents.values())
+    for texts in zip(*first, strict=True):
+        beginning = dict(zip(documents, texts, strict=True))
         probes.append({"example": beginning, "ids": _hash_of_rows(task, vocabulary, beginning)})
     return probes
 
@@ -75,12 +78,17 @@ def probes_changed(task: Task, vocabulary: Vocabulary, probes: Sequence[Mapping[
     return sum(_hash_of_rows(task, vocabulary, probe["example"]) != probe["ids"] for probe in probes)
 
 
-def _hash_of_rows(task: Task, vocabulary: Vocabulary, example: Example) -> str:
+def _beginning(text: bytes) -> str:
+    """A text's first characters, found without looking at the rest: none takes more than four bytes."""
+    return text[: 4 * _PROBE_CHARACTERS].decode("utf-8", "ignore")[:_PROBE_CHARACTERS]
+
+
+def _hash_of_rows(task: Task, vocabulary: Vocabulary, example: Mapping[str, str]) -> str:
     digest = hashlib.sha256()
-    for name, rows in encode_rows(task, vocabulary, [example]).items():
-        digest.update(f"{name} {[len(row) for row in rows]} ".encode())
-        for row in rows:
-            digest.update(np.ascontiguousarray(row, "<i4").tobytes())
+    documents = {name: [text.encode("utf-8")] for name, text in example.items()}
+    for name, rows in encode(task, vocabulary, documents, np.dtype("<i4")).items():
+        digest.update(f"{name} {np.diff(rows.offsets).tolist()} ".encode())
+        digest.update(rows.values.tobytes())
     return digest.hexdigest()
 
 

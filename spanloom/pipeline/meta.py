@@ -12,6 +12,7 @@ from spanloom.pipeline.durable import write_file
 from spanloom.pipeline.shards import DamagedStoreError, Ragged
 
 META = "meta.json"
+_BLOCK = 2**20
 
 
 def shard_entry(
@@ -31,20 +32,21 @@ def shard_entry(
 
 def _column_counts(column: Ragged, unk_id: int) -> dict[str, Any]:
     lengths = np.diff(column.offsets)
-    buckets, counts = np.unique(_bucket(lengths), return_counts=True)
+    blocks = range(0, len(column.values), _BLOCK)
     return {
         "rows": len(lengths),
         "tokens": len(column.values),
-        "unknown": int(np.count_nonzero(column.values == unk_id)),
+        "unknown": sum(int(np.count_nonzero(column.values[i : i + _BLOCK] == unk_id)) for i in blocks),
         "longest": int(lengths.max(initial=0)),
-        "histogram": dict(zip(map(str, buckets.tolist()), counts.tolist(), strict=True)),
+        "histogram": _histogram(lengths),
     }
 
 
-def _bucket(lengths: np.ndarray) -> np.ndarray:
-    """The least power of two that is at least the length; 0 for empty rows."""
+def _histogram(lengths: np.ndarray) -> dict[str, int]:
+    """Rows by the least power of two that is at least their length; those of empty rows under 0."""
     exponents = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)
-    return np.where(lengths == 0, 0, 2**exponents)
+    counts = np.bincount(np.where(lengths == 0, 0, exponents + 1)).tolist()
+    return {str(2 ** (place - 1) if place else 0): count for place, count in enumerate(counts) if count}
 
 
 def total_counts(entries: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:

@@ -34,14 +34,21 @@ def token_dtype(vocabulary_size: int) -> np.dtype:
     return np.dtype(np.uint16 if vocabulary_size <= 2**16 else np.uint32)
 
 
-def ragged(rows: Sequence[np.ndarray], dtype: np.dtype) -> Ragged:
-    """Joins rows of ids into one flat array of `dtype`."""
-    offsets = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=offsets[1:])
-    values = np.empty(int(offsets[-1]), dtype)
-    if rows:
-        np.concatenate(rows, out=values, casting="unsafe")
+def ragged(values: np.ndarray, lengths: Sequence[int] | np.ndarray) -> Ragged:
+    """Rows of these lengths, one after another in `values`."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
     return Ragged(values, offsets)
+
+
+def joined(pieces: Sequence[Ragged]) -> Ragged:
+    """The rows of several in one; a single one as it is."""
+    if len(pieces) == 1:
+        return pieces[0]
+    starts = np.cumsum([0, *(len(piece.values) for piece in pieces)])
+    offsets = [piece.offsets[:-1] + start for piece, start in zip(pieces, starts, strict=False)]
+    values = np.concatenate([piece.values for piece in pieces])
+    return Ragged(values, np.concatenate([*offsets, starts[-1:]]).astype(np.int64, copy=False))
 
 
 def write_shard(path: Path, columns: Mapping[str, Ragged]) -> None:

@@ -1,30 +1,40 @@
 """A task's tokens on disk: memory-mapped, built once, rebuilt when what decides it changes, refused when damaged."""
 
+import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from spanloom.pipeline.build import SHARD_BYTES, Progress, StoreBuilder, drop_leftovers, leftovers
+from spanloom.pipeline.build import SHARD_BYTES, Part, Progress, build_stores
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.durable import locked
 from spanloom.pipeline.fingerprint import FORMAT, changes, probes_changed, settings_fingerprint
 from spanloom.pipeline.meta import check_file, read_meta
+from spanloom.pipeline.publish import drop_leftovers, leftovers
 from spanloom.pipeline.shards import DamagedStoreError, read_shard
 from spanloom.settings.task import Task
+from spanloom.tasks.heldout import Split
 from spanloom.tasks.read_report import BadInputError, ReadReport
-from spanloom.tasks.sources import Split, source_fingerprint
+from spanloom.tasks.sources import source_fingerprint
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 ALWAYS_CHECKED = 128 * 2**20
 """A store of at most so many bytes is read and checked whenever it is opened for training: a third of a second."""
 
 log = logging.getLogger(__name__)
+
+Warn = Callable[[str], object]
+"""Takes what the user must know: a display's `warn`, or else the log."""
+
+
+class OtherFormatError(DamagedStoreError):
+    """A store that another version of this software wrote."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,7 @@ def open_store(directory: Path, *, checksum: bool = False) -> Store:
     """
     meta = read_meta(directory)
     if (written := meta["fingerprint"]["format"]) != FORMAT:
-        raise DamagedStoreError(f"{directory} is in format {written} of stores, this version reads format {FORMAT}")
+        raise OtherFormatError(f"{directory} is in format {written} of stores, this version reads format {FORMAT}")
     names = meta["fingerprint"]["columns"]
     shards = []
     for entry in meta["shards"]:
@@ -127,47 +137,88 @@ def open_or_build(
     directory: Path,
     vocabulary: Vocabulary,
     *,
-    progress: Progress | None = None,
     report: ReadReport | None = None,
+    **options: Any,
+) -> Store:
+    """The store of one split ("train" or "heldout") of a task in `directory`; see `open_or_build_all`."""
+    reports = {} if report is None else {split: report}
+    return open_or_build_all(task, {split: directory}, vocabulary, reports=reports, **options)[split]
+
+
+def open_or_build_all(
+    task: Task,
+    directories: Mapping[Split, Path],
+    vocabulary: Vocabulary,
+    *,
+    progress: Progress | None = None,
+    reports: Mapping[Split, ReadReport] | None = None,
     shard_bytes: int = SHARD_BYTES,
     checksum: bool = False,
-) -> Store:
-    """The store of one split ("train" or "heldout") of a task in `directory`, built if it is absent or out of date.
+    workers: int = 1,
+    warn: Warn = log.warning,
+) -> dict[Split, Store]:
+    """The stores of the splits of a task in their directories, built where absent or out of date, in one pass.
 
     A store whose text, vocabulary, settings or version changed, or that is damaged, is built anew, and a warning says
     why. Sizes and counts are always checked, every byte where `checksum` asks for it or the store is small
-    (ALWAYS_CHECKED). Of several processes that want one store, one builds and the others wait. `report` is filled while
-    reading.
-    Raises what the source raises on bad input, StorageError on a full disk.
+    (ALWAYS_CHECKED). Of several processes that want one store, one builds and the others wait; one that builds has up
+    to `workers` processes make the shards. `reports` are filled while reading; `warn` is given what the user must know.
+    Raises what the source raises on bad input, StorageError on a full disk, WorkerError if a process is killed.
     """
-    wanted = settings_fingerprint(task, split, vocabulary, shard_bytes)
-    found = _find(task, directory, vocabulary, wanted, checksum)
-    if found.store is not None and not leftovers(directory):
-        return found.store
+    wanted = {split: settings_fingerprint(task, split, vocabulary, shard_bytes) for split in directories}
 
+    def look() -> dict[Split, _Found]:
+        return {
+            split: _find(task, directory, vocabulary, wanted[split], checksum)
+            for split, directory in directories.items()
+        }
+
+    found = look()
+    if all(one.store is not None and not leftovers(directories[split]) for split, one in found.items()):
+        return _stores(found, warn)
+    with contextlib.ExitStack() as stack:
+        locks = [stack.enter_context(_locked(directory, warn)) for directory in directories.values()]
+        found = look()
+        stores = _stores(found, warn)
+        for split in stores:
+            drop_leftovers(directories[split])
+        if missing := [split for split in directories if split not in stores]:
+            source = source_fingerprint(task.source)
+            parts = [
+                Part(
+                    split,
+                    directories[split],
+                    {**wanted[split], "source": source},
+                    found[split].shards_usable,
+                    (reports or {}).get(split, ReadReport()),
+                )
+                for split in missing
+            ]
+            build_stores(
+                task,
+                vocabulary,
+                parts,
+                shard_bytes=shard_bytes,
+                workers=workers,
+                locks=locks,
+                progress=progress,
+            )
+        return {split: stores.get(split) or open_store(directory) for split, directory in directories.items()}
+
+
+def _locked(directory: Path, warn: Warn) -> contextlib.AbstractContextManager[int]:
     def waiting() -> None:
-        log.warning("waiting for another process that builds %s", directory)
+        warn(f"waiting for another process that builds {directory}")
 
-    with locked(directory.with_name(directory.name + ".lock"), waiting):
-        if (found := _find(task, directory, vocabulary, wanted, checksum)).store is not None:
-            drop_leftovers(directory)
-            return found.store
-        if found.reason:
-            log.warning("the store %s is built anew: %s", directory, found.reason)
-        fingerprint = {**wanted, "source": source_fingerprint(task.source)}
-        builder = StoreBuilder(
-            task,
-            split,
-            directory,
-            vocabulary,
-            fingerprint,
-            shard_bytes=shard_bytes,
-            report=report if report is not None else ReadReport(),
-            progress=progress,
-            keep_shards=found.shards_usable,
-        )
-        builder.build()
-        return open_store(directory)
+    return locked(directory.with_name(directory.name + ".lock"), waiting)
+
+
+def _stores(found: Mapping[Split, "_Found"], warn: Warn) -> dict[Split, Store]:
+    """Those that can be used; warns about the rest, and about these what there is to say."""
+    for one in found.values():
+        if one.said:
+            warn(one.said)
+    return {split: one.store for split, one in found.items() if one.store is not None}
 
 
 @dataclass(frozen=True)
@@ -176,36 +227,38 @@ class _Found:
 
     store: Store | None = None
     """The store, if it can be used."""
-    reason: str = ""
-    """Why it cannot; empty if there is none."""
+    said: str = ""
+    """What the user must know: why it cannot, or how it is used all the same."""
     shards_usable: bool = False
     """Whether shards whose text is still the same can be taken over: nothing but the text has changed."""
 
 
 def _find(task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str, Any], checksum: bool) -> _Found:
+    def outdated(reason: str, *, shards_usable: bool = False) -> _Found:
+        return _Found(said=f"the store {directory} is built anew: {reason}", shards_usable=shards_usable)
+
     try:
         store = open_store(directory)
         if checksum or sum(entry["bytes"] for entry in store.meta["shards"]) <= ALWAYS_CHECKED:
             store.verify()
     except FileNotFoundError:
         return _Found()
+    except OtherFormatError as error:
+        return outdated(str(error))
     except (DamagedStoreError, KeyError, TypeError) as error:
-        return _Found(reason=f"it is damaged ({error})")
+        return outdated(f"it is damaged ({error})")
     stored = dict(store.meta["fingerprint"])
     stored_source = stored.pop("source")
     if found := changes(stored, wanted):
-        return _Found(reason="changed: " + "; ".join(found))
+        return outdated("changed: " + "; ".join(found))
     probes = store.meta["probes"]
     if count := probes_changed(task, vocabulary, probes):
-        return _Found(reason=f"changed: tokenization ({count} of {len(probes)} probes give other ids)")
-    if found := _source_changes(task, directory, stored_source):
-        return _Found(reason="changed: " + "; ".join(found), shards_usable=True)
-    return _Found(store)
-
-
-def _source_changes(task: Task, directory: Path, stored_source: str) -> list[str]:
+        return outdated(f"changed: tokenization ({count} of {len(probes)} probes give other ids)")
     try:
-        return changes({"source": stored_source}, {"source": source_fingerprint(task.source)})
+        source = source_fingerprint(task.source)
     except (BadInputError, OSError) as error:
-        log.warning("the text of %s can no longer be read (%s); the store built from it is used", directory, error)
-        return []
+        unread = f"the text of {directory} can no longer be read ({error}); the store built from it is used"
+        return _Found(store, said=unread)
+    if found := changes({"source": stored_source}, {"source": source}):
+        return outdated("changed: " + "; ".join(found), shards_usable=True)
+    return _Found(store)

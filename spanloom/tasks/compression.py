@@ -53,17 +53,17 @@ def compression_of(path: str, report: ReadReport) -> str:
     return found
 
 
-def blocks(path: str, compression: str, block_size: int = BLOCK) -> Iterator[bytes]:
-    """The file's plain bytes, decompressed, in blocks of any size but 0.
+def blocks(path: str, compression: str, block_size: int = BLOCK, report: ReadReport | None = None) -> Iterator[bytes]:
+    """The file's plain bytes, decompressed, in blocks of any size but 0; `report` counts those read.
 
     Raises BadInputError with reason 'damaged compressed file' where compressed data ends early or does not check.
     """
     with _open(path) as file:
         if not compression:
-            yield from _read(path, file, block_size)
+            yield from _read(path, file, block_size, report)
             return
         step = _ZSTD_INPUT if compression == "zstd" else _STEP
-        yield from _decompressed(path, compression, _read(path, file, step))
+        yield from _decompressed(path, compression, _read(path, file, step, report))
 
 
 def _recognise(head: bytes) -> str:
@@ -86,9 +86,11 @@ def _open(path: str) -> BinaryIO:
         ) from error  # fmt: skip
 
 
-def _read(path: str, file: BinaryIO, size: int) -> Iterator[bytes]:
+def _read(path: str, file: BinaryIO, size: int, report: ReadReport | None) -> Iterator[bytes]:
     try:
         while block := file.read(size):
+            if report is not None:
+                report.file_bytes += len(block)
             yield block
     except OSError as error:
         raise BadInputError(

@@ -31,6 +31,7 @@ def parquet_rows(path: str, wanted: Sequence[str], intake: Intake) -> Iterator[t
             for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
                 yield from _rows(path, first, batch, intake)
                 first += batch.num_rows
+                intake.report.file_bytes += os.path.getsize(path) * batch.num_rows // file.metadata.num_rows
     except BadInputError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:  # a damaged schema gives names that are no UTF-8

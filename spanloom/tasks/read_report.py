@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from spanloom.settings.task import Errors
 
+_Texts = Mapping[str, Sequence[bytes]]
 _NAMED = 5  # so many messages of a kind are kept; the rest are only counted
 
 
@@ -33,6 +34,8 @@ class ReadReport:
     """Their text, in bytes of UTF-8."""
     files: int = 0
     """Files opened."""
+    file_bytes: int = 0
+    """Bytes read of them, as they lie on disk."""
     replaced: int = 0
     """Undecodable places that became U+FFFD (errors=replace)."""
     nul_characters: int = 0
@@ -64,7 +67,7 @@ class ReadReport:
         if self.notes.setdefault(kind, message) != message:
             self.more_notes[kind] = self.more_notes.get(kind, 0) + 1
 
-    def give(self, columns: Mapping[str, Sequence[bytes]]) -> None:
+    def give(self, columns: _Texts) -> None:
         """Count documents that are given out: their texts in UTF-8, of each field as many."""
         self.documents += len(next(iter(columns.values())))
         for texts in columns.values():

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import compress
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from spanloom.settings.task import PairFiles, PythonDocs, Source
 from spanloom.tasks import python_docs
 from spanloom.tasks.file_lists import list_files
-from spanloom.tasks.heldout import Split, bound_for, check_share, is_heldout
+from spanloom.tasks.heldout import Mask, Split, bound_for, check_share, is_heldout
 from spanloom.tasks.pairs import read_pairs
 from spanloom.tasks.parts import files_of
 from spanloom.tasks.read_report import BadInputError, ReadReport
@@ -21,7 +21,7 @@ from spanloom.tasks.rows import Columns
 from spanloom.tasks.text_files import read_texts
 
 __all__ = ["BadInputError", "Columns", "ReadReport", "Split", "check_heldout", "has_heldout", "read_examples"]
-__all__ += ["read_parts", "source_fingerprint"]
+__all__ += ["read_parts", "source_bytes", "source_fingerprint"]
 
 _EDGE = 1 << 12
 
@@ -62,13 +62,14 @@ def _divided(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tu
     report = reports.get("train", ReadReport())
     for columns in _read(source, "train", report):
         held = is_heldout(_deciding(columns), bound) if bound else np.zeros(len(_deciding(columns)), np.bool_)
-        for split, mask in (("train", ~held), ("heldout", held)):
+        masks: dict[Split, Mask] = {"train": ~held, "heldout": held}
+        for split, mask in masks.items():
             if split in reports and mask.any():
                 part = columns if mask.all() else {name: list(compress(texts, mask)) for name, texts in columns.items()}
                 reports[split].give(part)
                 yield split, part
     if "heldout" in reports:
-        reports["heldout"].files = report.files
+        reports["heldout"].files, reports["heldout"].file_bytes = report.files, report.file_bytes
 
 
 def _read(source: Source, split: Split, report: ReadReport) -> Iterator[Columns]:
@@ -106,6 +107,14 @@ def check_heldout(source: Source, train: ReadReport, heldout: ReadReport) -> Non
         "(documents of the same text, and pairs of the same inputs, stay together)",
         f"{fix if share else 'Add documents'}; or train without a held-out part: --heldout-share 0",
     )
+
+
+def source_bytes(source: Source, splits: Sequence[Split]) -> int:
+    """Bytes of the files that a pass over these parts reads, as they lie on disk; 0 where nobody can say."""
+    if isinstance(source, PythonDocs):
+        return 0
+    read = splits if source.heldout_files else splits[:1]
+    return sum(os.path.getsize(path) for split in read for path in files_of(source, split, ReadReport()))
 
 
 def source_fingerprint(source: Source) -> str:

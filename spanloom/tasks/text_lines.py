@@ -45,7 +45,7 @@ class TextFile:
         self._mixed = False
         self._bad_places: dict[int, str] = {}
         kind = compression.compression_of(path, intake.report)
-        self._pieces = compression.blocks(path, kind, block_size)
+        self._pieces = compression.blocks(path, kind, block_size, intake.report)
         head, self._damage = self._first_bytes()
         self.is_empty = not head and self._damage is None
         self._of_what = "decompressed text" if kind else "file"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 import numpy as np
+import numpy.typing as npt
 
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.vocabulary import Ids, Int32Array, Vocabulary, VocabularyError
@@ -35,6 +36,24 @@ class ByteVocabulary(Vocabulary):
             return []
         ids = np.frombuffer(b"".join(pieces), dtype=np.uint8).astype(np.int32) + np.int32(_OFFSET)
         return np.split(ids, np.cumsum([len(piece) for piece in pieces])[:-1])
+
+    def encode_utf8(
+        self, texts: Sequence[bytes], dtype: npt.DTypeLike, end: int | None = None
+    ) -> tuple[npt.NDArray, npt.NDArray[np.int64]]:
+        """As `encode_batch`: one pass over all bytes, with room for `end` after each text."""
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        if end is None:
+            return self._shifted(b"".join(texts), dtype, room=0), lengths
+        lengths += lengths > 0
+        ids = self._shifted(b"\0".join(filter(None, texts)), dtype, room=1)
+        ids[np.cumsum(lengths[lengths > 0]) - 1] = end
+        return ids[: int(lengths.sum())], lengths
+
+    @staticmethod
+    def _shifted(text: bytes, dtype: npt.DTypeLike, room: int) -> npt.NDArray:
+        ids = np.empty(len(text) + room, dtype)
+        np.add(np.frombuffer(text, np.uint8), _OFFSET, out=ids[: len(text)], dtype=dtype)
+        return ids
 
     def decode(self, ids: Ids) -> str:
         """Text up to the first end of sequence; ids that are no byte are dropped, and so is invalid UTF-8 (SeqIO)."""

@@ -11,11 +11,12 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import sentencepiece
 
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.vocabularies.model_file import append_user_defined, read_model
-from spanloom.vocabularies.vocabulary import Ids, Int32Array, Vocabulary, VocabularyError
+from spanloom.vocabularies.vocabulary import Ids, Int32Array, Vocabulary, VocabularyError, flat
 
 MODEL_FILE = "spiece.model"
 """Name of the model file in checkpoints and in Hugging Face folders."""
@@ -54,6 +55,12 @@ class SentencePieceVocabulary(Vocabulary):
         """As `encode`, in one call and on one thread (processes share the work better)."""
         rows = self._processor.encode(list(texts), num_threads=1) if len(texts) else []
         return [np.array(row, dtype=np.int32) for row in rows]
+
+    def encode_utf8(
+        self, texts: Sequence[bytes], dtype: npt.DTypeLike, end: int | None = None
+    ) -> tuple[npt.NDArray, npt.NDArray[np.int64]]:
+        """As `encode_batch`, without making text of the bytes, which the library would turn back."""
+        return flat(self._processor.encode(list(texts), num_threads=1) if len(texts) else [], dtype, end)
 
     def decode(self, ids: Ids) -> str:
         """Text up to the first end of sequence; ids out of range are unknown, which reads as ' \u2047 ' (SeqIO)."""

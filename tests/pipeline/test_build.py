@@ -11,26 +11,16 @@ from pathlib import Path
 import build_store_process
 import numpy as np
 import pytest
-from build_store_process import build_store
+from build_store_process import build_store, content, start_process
 from pipeline_data import sentences, text_task
 
-from spanloom.pipeline import build as build_module
+from spanloom.pipeline import publish as publish_module
+from spanloom.pipeline import shard_maker as shard_maker_module
 from spanloom.pipeline import shards as shards_module
 from spanloom.pipeline.durable import StorageError
 from spanloom.pipeline.store import open_or_build, open_store
 from spanloom.tasks.read_report import BadInputError
 from spanloom.vocabularies.build import build
-
-
-def content(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
-
-
-def start_process(corpus: str, directory: Path, **options) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": str(Path(build_store_process.__file__).parent)}
-    command = [sys.executable, build_store_process.__file__, corpus, str(directory)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=environment, **pipes, **options)
 
 
 def test_a_rebuilt_store_has_the_same_bytes(tmp_path, write_texts):
@@ -83,7 +73,7 @@ def interrupt_after(monkeypatch, shards: int, error: BaseException) -> None:
         written.append(path)
         write(path, columns)
 
-    monkeypatch.setattr(build_module, "write_shard", write_or_fail)
+    monkeypatch.setattr(shard_maker_module, "write_shard", write_or_fail)
 
 
 def test_a_build_goes_on_after_the_last_whole_shard(tmp_path, write_texts, monkeypatch):
@@ -159,8 +149,8 @@ def die_at(patch: pytest.MonkeyPatch, number: int) -> None:
         return run
 
     patch.setattr(Path, "rename", counted(Path.rename))
-    patch.setattr(build_module, "sync_directory", counted(build_module.sync_directory))
-    patch.setattr(build_module.shutil, "rmtree", counted(build_module.shutil.rmtree))
+    patch.setattr(publish_module, "sync_directory", counted(publish_module.sync_directory))
+    patch.setattr(publish_module.shutil, "rmtree", counted(publish_module.shutil.rmtree))
 
 
 @pytest.mark.parametrize("replacing", [False, True])

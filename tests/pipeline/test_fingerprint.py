@@ -44,13 +44,14 @@ class Shifted:
 
     eos_id = 1
 
-    def encode_batch(self, texts):
-        return [ids + 1 for ids in BYTES.encode_batch(texts)]
+    def encode_utf8(self, texts, dtype, end=None):
+        values, lengths = BYTES.encode_utf8(texts, dtype, end)
+        return values + 1, lengths
 
 
 def test_probes_notice_changed_code():
     task = text_task("a.txt")
-    probes = make_probes(task, BYTES, [{"text": f"text {i}" * 500} for i in range(100)])
+    probes = make_probes(task, BYTES, {"text": [f"text {i} é".encode() * 500 for i in range(100)]})
     assert len(probes) == 64
     assert all(len(probe["example"]["text"]) == 1000 for probe in probes)
     assert probes_changed(task, BYTES, probes) == 0

@@ -2,13 +2,14 @@ import json
 
 import numpy as np
 import pytest
+from pipeline_data import ragged_of
 
 from spanloom.pipeline.meta import META, check_file, read_meta, shard_entry, total_counts, write_meta
-from spanloom.pipeline.shards import DamagedStoreError, ragged, write_shard
+from spanloom.pipeline.shards import DamagedStoreError, write_shard
 
 
 def entry_of(path, *lengths):
-    columns = {"tokens": ragged([np.arange(length, dtype=np.int32) for length in lengths], np.dtype(np.uint16))}
+    columns = {"tokens": ragged_of([range(length) for length in lengths], np.uint16)}
     write_shard(path, columns)
     return shard_entry(path, columns, 2, examples=len(lengths), text_bytes=10, text_hash="hash")
 

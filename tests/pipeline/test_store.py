@@ -144,8 +144,13 @@ def test_another_separator_is_noticed(tmp_path, task, caplog):
 def test_changed_code_is_noticed_by_the_probes(tmp_path, task, caplog, monkeypatch):
     build_store(task, tmp_path / "a")
     vocabulary = type(build(task.vocabulary))
-    encode_batch = vocabulary.encode_batch
-    monkeypatch.setattr(vocabulary, "encode_batch", lambda self, texts: [ids + 1 for ids in encode_batch(self, texts)])
+    encode = vocabulary.encode_utf8
+
+    def shifted(*arguments):
+        values, lengths = encode(*arguments)
+        return values + 1, lengths
+
+    monkeypatch.setattr(vocabulary, "encode_utf8", shifted)
     expect_rebuild(task, tmp_path / "a", caplog, " probes give other ids")
 
 

@@ -59,8 +59,8 @@ def trained(text, tmp_path_factory):
 def test_the_user_sees_what_matters(trained):
     directory, output = trained
     for words in [
-        "data: train part of lines: 950 documents",
-        "data: held-out part of lines: 50 documents",
+        "data: train part of lines: 960 documents",
+        "data: held-out part of lines: 40 documents",
         "10 steps of 4 are",
         "model: custom, 24.9 k parameters; 2 + 2 layers, d_model 16",
         "ln V = 5.951 for V = 384; expected 5.70 to 7.20",

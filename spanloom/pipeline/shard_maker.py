@@ -1,0 +1,129 @@
+"""How one shard is made, or found whole where an interrupted build left it. Runs in any process."""
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import BufferedWriter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spanloom.pipeline.durable import write_file
+from spanloom.pipeline.groups import Group
+from spanloom.pipeline.meta import check_file, shard_entry
+from spanloom.pipeline.rows import columns_of, encode
+from spanloom.pipeline.shards import Ragged, joined, read_shard, token_dtype, write_shard
+from spanloom.settings.task import Task
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+_ENCODE_BYTES = 2**20
+_RECHECKED_EXAMPLES = 16
+
+Entry = dict[str, Any]
+"""The description of a whole shard, see `spanloom.pipeline.meta.shard_entry`."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """What was just done."""
+
+    examples: int
+    text_bytes: int
+    tokens: int
+    found: bool
+    """Whether it was found done."""
+
+
+@dataclass(frozen=True)
+class ShardMaker:
+    """Makes the shards of one store."""
+
+    task: Task
+    vocabulary: Vocabulary
+    building: Path
+    """Where the store is built, see `spanloom.pipeline.publish`."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the ids."""
+        return token_dtype(self.vocabulary.size)
+
+    def paths(self, number: int) -> tuple[Path, Path]:
+        """Where a shard and its description stand."""
+        name = f"shard-{number:05d}"
+        return self.building / "store" / f"{name}.arrow", self.building / "entries" / f"{name}.json"
+
+    def make(self, group: Group, tell: Callable[[Count], object]) -> Entry:
+        """The description of the group's shard, which is whole on disk. Raises StorageError on a full disk."""
+        text_hash = group.text_hash()
+        found = self._found(group, text_hash)
+        if found is not None:
+            tokens = sum(column["tokens"] for column in found["columns"].values())
+            tell(Count(group.examples, group.text_bytes, tokens, found=True))
+            return found
+        path, entry_path = self.paths(group.number)
+        entry_path.unlink(missing_ok=True)
+        columns = self._encode(group, tell)
+        write_shard(path, columns)
+        entry = shard_entry(
+            path,
+            columns,
+            self.vocabulary.unk_id,
+            examples=group.examples,
+            text_bytes=group.text_bytes,
+            text_hash=text_hash,
+        )
+        self.describe(entry_path, entry)
+        return entry
+
+    def describe(self, path: Path, entry: Entry) -> None:
+        """Writes a shard's description."""
+        write_file(path, functools.partial(_write_json, entry))
+
+    def _found(self, group: Group, text_hash: str) -> Entry | None:
+        """The description of a whole shard of these very documents that an interrupted build left."""
+        path, entry_path = self.paths(group.number)
+        try:
+            entry: Entry = json.loads(entry_path.read_bytes())
+            if entry["text_sha256"] != text_hash:
+                return None
+            check_file(path, entry, checksum=True)
+            return entry if self._gives_same_rows(read_shard(path), group) else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _gives_same_rows(self, columns: dict[str, Ragged], group: Group) -> bool:
+        first = {field: texts[:_RECHECKED_EXAMPLES] for field, texts in group.documents.items()}
+        again = encode(self.task, self.vocabulary, first, self.dtype)
+        return all(
+            np.array_equal(rows.offsets, columns[name].offsets[: len(rows.offsets)])
+            and np.array_equal(rows.values, columns[name].values[: len(rows.values)])
+            for name, rows in again.items()
+        )
+
+    def _encode(self, group: Group, tell: Callable[[Count], object]) -> dict[str, Ragged]:
+        """Tokenizes in pieces of about a megabyte, so that lists of ids stay small and the user sees it go on."""
+        parts: dict[str, list[Ragged]] = {name: [] for name in columns_of(self.task)}
+        for documents in group.pieces(_ENCODE_BYTES):
+            rows = encode(self.task, self.vocabulary, documents, self.dtype)
+            for name, column in rows.items():
+                parts[name].append(column)
+            tell(
+                Count(
+                    examples=len(next(iter(documents.values()))),
+                    text_bytes=_size_of(list(documents.values())),
+                    tokens=sum(len(column.values) for column in rows.values()),
+                    found=False,
+                )
+            )
+        return {name: joined(pieces) for name, pieces in parts.items()}
+
+
+def _size_of(columns: Sequence[Sequence[bytes]]) -> int:
+    return sum(sum(map(len, texts)) for texts in columns)
+
+
+def _write_json(data: Any, file: BufferedWriter) -> None:
+    file.write(json.dumps(data).encode())

@@ -1,0 +1,216 @@
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from build_store_process import build_store, content, start_process
+from pipeline_data import pair_task, sentences, text_task
+
+from spanloom.pipeline import build_workers
+from spanloom.pipeline.build_workers import default_workers
+from spanloom.pipeline.store import open_or_build_all
+from spanloom.tasks.read_report import BadInputError
+from spanloom.vocabularies.build import build
+
+
+def build_parts(task, directory: Path, **options) -> dict[str, bytes]:
+    """Builds both parts in small shards; the content of all files."""
+    directories = {split: directory / split for split in ("train", "heldout")}
+    open_or_build_all(task, directories, build(task.vocabulary), shard_bytes=1500, **options)
+    return {f"{split}/{name}": data for split, path in directories.items() for name, data in content(path).items()}
+
+
+def test_the_bytes_are_the_same_whatever_the_number_of_processes(tmp_path, write_texts, write_pairs):
+    pairs = list(zip(sentences(200), sentences(200, seed=1), strict=True))
+    tasks = [
+        text_task(write_texts(sentences(300)), heldout_share=0.3),
+        pair_task(write_pairs(pairs), heldout_share=0.3),
+    ]
+    for task in tasks:
+        one, two, three = (build_parts(task, tmp_path / task.name / str(n), workers=n) for n in (1, 2, 3))
+        assert one == two == three and len(one) > 20
+        assert {"train/meta.json", "heldout/meta.json", "heldout/shard-00003.arrow"} <= {*one}
+
+
+def test_both_parts_at_once_have_the_bytes_of_each_alone(tmp_path, write_texts):
+    task = text_task(write_texts(sentences(300)), heldout_share=0.3)
+    together = build_parts(task, tmp_path / "together", workers=2)
+    vocabulary = build(task.vocabulary)
+    for split in ("train", "heldout"):
+        open_or_build_all(task, {split: tmp_path / split}, vocabulary, shard_bytes=1500)
+        alone = {f"{split}/{name}": data for name, data in content(tmp_path / split).items()}
+        assert alone == {name: data for name, data in together.items() if name.startswith(split)}
+
+
+def test_progress_is_over_all_processes(tmp_path, write_texts):
+    told = []
+    store = build_store(write_texts(sentences(300)), tmp_path / "a", workers=2, progress=told.append)
+    last = told[-1]
+    assert (last.examples, last.text_bytes, last.tokens) == (store.num_rows, store.text_bytes, store.num_tokens)
+    assert (last.shards, last.finished) == (len(store.meta["shards"]), True)
+    assert 0 < last.bytes_per_second < last.tokens_per_second and last.seconds_left == 0
+
+
+def test_text_of_one_shard_starts_no_process(tmp_path, write_texts, monkeypatch):
+    monkeypatch.setattr(build_workers, "_Workers", None)
+    build_store(write_texts(sentences(3)), tmp_path / "a", workers=8)
+    with pytest.raises(TypeError):
+        build_store(write_texts(sentences(100)), tmp_path / "b", workers=8)
+
+
+def test_bad_input_is_the_same_error_as_with_one_process(tmp_path, write_texts):
+    corpus = write_texts(sentences(100))
+    Path(corpus).write_text(Path(corpus).read_text() + '{"text": broken\n')
+    said = []
+    for workers in (1, 2):
+        with pytest.raises(BadInputError, match=r"corpus\.jsonl:101: broken JSON") as caught:
+            build_store(corpus, tmp_path / "a", workers=workers)
+        said.append(str(caught.value))
+        assert not (tmp_path / "a").exists()
+    assert said[0] == said[1]
+    assert not multiprocessing.active_children()
+
+
+def test_an_error_inside_a_process_arrives_and_ends_the_others(tmp_path, write_texts):
+    def stop(progress):
+        if progress.shards == 2:
+            raise KeyboardInterrupt
+
+    corpus = write_texts(sentences(300))
+    with pytest.raises(KeyboardInterrupt):
+        build_store(corpus, tmp_path / "a", progress=stop)
+    (tmp_path / "a.building" / "store" / "shard-00015.arrow.part").mkdir()  # a folder where a file is to be written
+    with pytest.raises(IsADirectoryError, match=r"shard-00015"):
+        build_store(corpus, tmp_path / "a", workers=2)
+    assert not (tmp_path / "a").exists() and not multiprocessing.active_children()
+
+
+def children_of(process: subprocess.Popen, number: int) -> list[psutil.Process]:
+    """The processes that make shards, once they have begun."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = psutil.Process(process.pid).children()
+        workers = [child for child in found if "spawn_main" in " ".join(child.cmdline())]
+        if len(workers) == number:
+            return workers
+        time.sleep(0.01)
+    raise AssertionError("no processes were started")
+
+
+def wait_for_shards(directory: Path, number: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(list((directory / "entries").glob("*.json"))) < number:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_killed_process_is_named_and_the_next_build_goes_on(tmp_path, write_texts):
+    corpus = write_texts(sentences(4000))
+    process = start_process(corpus, tmp_path / "a", workers=2)
+    victim, other = children_of(process, 2)
+    wait_for_shards(tmp_path / "a.building", 10)
+    victim.kill()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"(pid {victim.pid}) was killed by SIGKILL" in said and "fewer --workers" in said
+    assert not other.is_running() and not (tmp_path / "a").exists()
+    made = {path.name: path.stat().st_ino for path in (tmp_path / "a.building" / "store").glob("*.arrow")}
+    build_store(corpus, tmp_path / "a", workers=2)
+    kept = [name for name, inode in made.items() if (tmp_path / "a" / name).stat().st_ino == inode]
+    assert len(kept) >= 10 and len(made) - len(kept) <= 2
+    build_store(corpus, tmp_path / "alone")
+    assert content(tmp_path / "a") == content(tmp_path / "alone")
+
+
+def test_processes_whose_reader_was_killed_end_and_hold_the_lock_until_then(tmp_path, write_texts):
+    corpus = write_texts(sentences(4000))
+    process = start_process(corpus, tmp_path / "a", workers=2)
+    workers = children_of(process, 2)
+    wait_for_shards(tmp_path / "a.building", 10)
+    for worker in workers:
+        worker.suspend()
+    process.kill()
+    process.wait()
+    waiting = start_process(corpus, tmp_path / "a", workers=2)
+    assert waiting.stderr is not None and "waiting for another process" in waiting.stderr.readline()
+    time.sleep(0.3)
+    assert waiting.poll() is None and not (tmp_path / "a").exists()
+    for worker in workers:
+        worker.resume()
+    assert "built" in waiting.communicate(timeout=60)[0]
+    assert not any(worker.is_running() for worker in workers)
+    build_store(corpus, tmp_path / "alone")
+    assert content(tmp_path / "a") == content(tmp_path / "alone")
+
+
+def test_ctrl_c_ends_all(tmp_path, write_texts):
+    process = start_process(write_texts(sentences(4000)), tmp_path / "a", workers=2, start_new_session=True)
+    workers = children_of(process, 2)
+    wait_for_shards(tmp_path / "a.building", 10)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert said.count("KeyboardInterrupt") == 1
+    assert not any(worker.is_running() for worker in workers) and not (tmp_path / "a").exists()
+
+
+def kill_one_of_three(directory: Path, corpus: str, chance: random.Random, seconds: float) -> None:
+    """Kills the reader or one of its two processes, at any moment."""
+    process = start_process(corpus, directory, workers=2)
+    assert process.stdout is not None and process.stdout.readline() == "started\n"
+    time.sleep(chance.uniform(0, seconds))
+    if process.poll() is None:
+        reader = psutil.Process(process.pid)
+        chance.choice([reader, *reader.children()]).kill()
+    process.communicate()
+
+
+def kill_many(tmp_path, write_texts, rounds: int) -> None:
+    seed = int(os.environ.get("SPANLOOM_KILL_SEED", time.time_ns() % 2**32))
+    print(f"SPANLOOM_KILL_SEED={seed}")
+    chance = random.Random(seed)
+    corpus = write_texts(sentences(2000))
+    process = start_process(corpus, tmp_path / "whole", workers=2)
+    assert process.stdout is not None and process.stdout.readline() == "started\n"
+    start = time.monotonic()
+    assert process.communicate()[0] == "built\n"
+    seconds = time.monotonic() - start
+    expected = content(tmp_path / "whole")
+    for number in range(rounds):
+        directory = tmp_path / f"killed-{number}"
+        for _ in range(3):
+            kill_one_of_three(directory, corpus, chance, seconds)
+            if directory.exists():
+                assert content(directory) == expected
+        build_store(corpus, directory, workers=2)
+        assert content(directory) == expected
+        left = sorted(path.name for path in tmp_path.glob(f"{directory.name}*"))
+        assert left == [directory.name, f"{directory.name}.lock"]
+
+
+def test_kills_of_any_process_leave_a_store_that_is_whole_or_none(tmp_path, write_texts):
+    kill_many(tmp_path, write_texts, 2)
+
+
+@pytest.mark.slow
+def test_many_kills_of_any_process(tmp_path, write_texts):
+    kill_many(tmp_path, write_texts, 25)
+
+
+@pytest.mark.short
+def test_workers_import_no_jax():
+    code = "import sys, spanloom.pipeline.build_workers as w; assert w._work; print('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.short
+def test_there_are_as_many_workers_as_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 5, 7})
+    assert default_workers() == 3
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(500)))
+    assert default_workers() == 16
