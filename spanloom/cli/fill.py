@@ -4,9 +4,8 @@ import contextlib
 import io
 import itertools
 import json
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +14,7 @@ from spanloom.cli.errors import CommandError
 from spanloom.cli.parsing import options
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from spanloom.evaluation.masked_lines import Predict
     from spanloom.vocabularies.vocabulary import Vocabulary
 
 ABOUT = """Lines with masked spans in, JSONL with what the model puts there out.
@@ -28,12 +26,6 @@ that holds the first lines already is continued.
     spanloom fill runs/quickstart --text "This function <mask> a list of <mask>."
     spanloom fill runs/a --input masked.jsonl --output filled.jsonl
 """
-_MASK = re.compile(r"<mask>|<extra_id_(\d+)>")
-_BATCH = 32
-_MULTIPLE = 64  # widths are rounded up to this, so that few shapes are compiled
-
-Predict = Callable[[list["np.ndarray"]], list["np.ndarray"]]
-"""Target tokens for encoder tokens, both without padding."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -61,6 +53,8 @@ def main(argv: Sequence[str]) -> int:
     with _open_lines(chosen.text, chosen.input) as lines:
         done = _begin_output(chosen.output)
         rest = itertools.islice(lines, done, None)
+        from spanloom.evaluation.masked_lines import fill_lines
+
         predict, vocabulary = _load(chosen.checkpoint, chosen.which, chosen.max_length)
         records = fill_lines(rest, vocabulary, predict, first_line=done + 1)
         if chosen.output is None:
@@ -70,105 +64,6 @@ def main(argv: Sequence[str]) -> int:
             with open(chosen.output, "a", encoding="utf-8") as file:
                 _write(records, file)
     return 0
-
-
-def fill_lines(
-    lines: Iterable[str], vocabulary: "Vocabulary", predict: Predict, first_line: int = 1
-) -> Iterator[dict[str, Any]]:
-    """The records of lines with masks, in order.
-
-    Raises CommandError, naming the line, for one without a mask, with a sentinel that the vocabulary lacks, or that is
-    no record with a text.
-    """
-    numbered = ((number, line.rstrip("\r\n")) for number, line in enumerate(lines, first_line))
-    records = (_record(number, line) for number, line in numbered)
-    while block := list(itertools.islice(records, _BATCH)):
-        targets = predict([masked_ids(number, record["text"], vocabulary) for number, record in block])
-        for (_, record), target in zip(block, targets, strict=True):
-            spans = read_spans(target, vocabulary)
-            asked = [index for index, _ in _masks(record["text"])]
-            yield {
-                **record,
-                "filled": _put_in(record["text"], spans),
-                "spans": [spans.get(index, "") for index in asked],
-            }
-
-
-def masked_ids(number: int, text: str, vocabulary: "Vocabulary") -> "np.ndarray":
-    """Encoder tokens of a text with masks, end of sequence included, (n,) int32."""
-    import numpy as np
-
-    masks = _masks(text)
-    if not masks:
-        raise CommandError(f"line {number}: no <mask> (or <extra_id_0>) in {text[:60]!r}")
-    parts, end = [], 0
-    for index, match in masks:
-        if index >= len(vocabulary.sentinels):
-            count = len(vocabulary.sentinels)
-            raise CommandError(f"line {number}: sentinel {index} of {count} that the vocabulary has; write fewer masks")
-        parts += [vocabulary.encode(text[end : match.start()]), np.array([vocabulary.sentinels[index]], np.int32)]
-        end = match.end()
-    parts += [vocabulary.encode(text[end:]), np.array([vocabulary.eos_id], np.int32)]
-    return np.concatenate(parts).astype(np.int32)
-
-
-def read_spans(tokens: "np.ndarray", vocabulary: "Vocabulary") -> dict[int, str]:
-    """Text by number of the sentinel before it; what stands before the first sentinel or after the end is left out."""
-    numbers = {token: index for index, token in enumerate(vocabulary.sentinels)}
-    found: dict[int, list[int]] = {}
-    current: list[int] | None = None
-    for token in tokens.tolist():
-        if token == vocabulary.eos_id:
-            break
-        if token in numbers:
-            current = found.setdefault(numbers[token], [])
-        elif current is not None and token != vocabulary.pad_id:
-            current.append(token)
-    return {index: vocabulary.decode(ids) for index, ids in found.items()}
-
-
-def _masks(text: str) -> list[tuple[int, re.Match[str]]]:
-    """Masks of a text in order, with the number of the sentinel each stands for; <mask> takes the next number."""
-    masks, following = [], 0
-    for match in _MASK.finditer(text):
-        number = following if match[1] is None else int(match[1])
-        following = number + 1
-        masks.append((number, match))
-    return masks
-
-
-def _put_in(text: str, spans: dict[int, str]) -> str:
-    pieces, end = [], 0
-    for index, match in _masks(text):
-        pieces += [text[end : match.start()], spans.get(index, "")]
-        end = match.end()
-    return "".join([*pieces, text[end:]])
-
-
-def _record(number: int, line: str) -> tuple[int, dict[str, Any]]:
-    record = _parsed(number, line)
-    try:
-        line.encode("utf-8")
-        json.dumps(record, ensure_ascii=False).encode("utf-8")  # JSON may hold half characters as \ud800
-    except UnicodeEncodeError as error:
-        bad = ascii(error.object[error.start])[1:-1]
-        raise CommandError(
-            f"line {number}: is not UTF-8 text ({bad} after {error.object[max(error.start - 20, 0) : error.start]!r}); "
-            "convert the file, for example: iconv -f latin1 -t utf-8"
-        ) from None
-    return number, record
-
-
-def _parsed(number: int, line: str) -> dict[str, Any]:
-    if not line.lstrip().startswith("{"):
-        return {"text": line}
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"line {number}: begins like JSON, but is not: {error}") from None
-    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        raise CommandError(f'line {number}: a JSON line needs a field "text" that holds a string')
-    return record
 
 
 def _as_utf8(stream: Any, errors: str = "strict") -> None:
@@ -210,23 +105,11 @@ def _write(records: Iterable[dict[str, Any]], file: Any) -> None:
         file.flush()
 
 
-def _load(checkpoint: str, which: str, max_length: int) -> tuple[Predict, "Vocabulary"]:
-    import numpy as np
-
+def _load(checkpoint: str, which: str, max_length: int) -> tuple["Predict", "Vocabulary"]:
     from spanloom.cli.convert import read_source
-    from spanloom.model.decoding import greedy
+    from spanloom.evaluation.masked_lines import predictor
     from spanloom.vocabularies.build import build
 
     source = read_source(Path(checkpoint), which)
     vocabulary = build(source.vocabulary)
-
-    def predict(inputs: list[np.ndarray]) -> list[np.ndarray]:
-        width = -(-max(map(len, inputs)) // _MULTIPLE) * _MULTIPLE
-        tokens_BxS = np.zeros((_BATCH, width), np.int32)
-        for row, tokens in zip(tokens_BxS, inputs, strict=False):
-            row[: len(tokens)] = tokens
-        written = greedy(source.params, source.model, tokens_BxS, max_length, eos_id=vocabulary.eos_id).tokens
-        targets_BxT = np.asarray(written)
-        return list(targets_BxT[: len(inputs)])
-
-    return predict, vocabulary
+    return predictor(source.params, source.model, vocabulary, max_length), vocabulary

@@ -68,7 +68,12 @@ def pieces_of(inputs: Ids, targets: Ids, written: Ids, vocabulary: Vocabulary) -
 
 
 def spans_of(ids: Ids, vocabulary: Vocabulary) -> dict[int, list[int]]:
-    """The tokens after each sentinel of a target, without its last end of sequence."""
+    """The tokens after each sentinel, by sentinel, whatever their order; those before the first one are left out.
+
+    What a model writes need not be a target: of a sentinel that comes twice only the first span counts, one that does
+    not come is absent, one at the very end has an empty span. The end of sequence that closes the ids is no part of a
+    span; inner ones are (they part documents).
+    """
     spans: dict[int, list[int]] = {}
     for sentinel, span in _runs(_without_last_eos(ids, vocabulary), vocabulary):
         if sentinel is not None:

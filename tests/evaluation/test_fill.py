@@ -48,6 +48,24 @@ def test_documents_that_meet_and_broken_bytes_are_shown():
     assert spans_of(inner, VOCABULARY) == {S0: [*ids("x"), EOS, *ids("y")]}
 
 
+@pytest.mark.parametrize(
+    ("written", "spans"),
+    [
+        ([S0, *ids("a"), S1, *ids("b"), S0, *ids("c"), EOS], {S0: ids("a"), S1: ids("b")}),
+        ([S1, *ids("b"), S0, *ids("a")], {S0: ids("a"), S1: ids("b")}),
+        ([*ids("lost"), S1, *ids("b"), 0, 0], {S1: ids("b")}),
+        ([S0, S1], {S0: [], S1: []}),
+        ([S0, S0, *ids("late"), EOS], {S0: []}),
+        ([], {}),
+        ([EOS, 0], {}),
+    ],
+    ids=["twice", "out of order", "first missing", "empty", "twice at once", "nothing", "the end alone"],
+)
+def test_spans_of_what_is_no_target(written, spans):
+    assert spans_of(written, VOCABULARY) == spans
+    assert spans_of(np.array(written, np.int32), VOCABULARY) == spans
+
+
 def test_long_text_is_cut_in_its_middle():
     line = plain([Piece("a" * 500 + "z")], context=25)
     assert line == "a" * 10 + " ... " + "a" * 9 + "z"
