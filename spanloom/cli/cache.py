@@ -15,7 +15,13 @@ USAGE = """usage: spanloom cache RECIPE [--out DIR] [--workers N] [flags]
 Builds the token stores of a recipe in DIR/stores, where `spanloom train RECIPE --out DIR` finds them. Stores that are
 there, up to date and whole (every byte is checked) are left as they are. RECIPE and flags are those of
 `spanloom train`.
+
+N processes tokenize (as many as there are cores unless told, one for text of a single shard of 32 MB); the stores are
+the same to the last byte whatever N. What is killed goes on with the last whole shard.
 """
+
+
+_CORES = "one a core"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -26,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     if argv[0].startswith("-"):
         raise UsageError("the recipe comes first: spanloom cache RECIPE [flags]")
     words, flags = split(argv[1:])
-    workers = _workers(take(flags, "workers", "1"))
+    workers = _workers(take(flags, "workers", _CORES))
     command = parse(
         find(argv[0]), [*words, *(w for f in flags for w in (f.typed, *f.values))], f"spanloom cache {argv[0]}"
     )
@@ -35,14 +41,20 @@ def main(argv: Sequence[str]) -> int:
     from spanloom.cli.run_directory import anchored
 
     run = anchored(replace(command.run, out=str(directory)), Path.cwd()).resolve()
+    from spanloom.pipeline.build_workers import default_workers
     from spanloom.pipeline.data import open_data
     from spanloom.training.progress import make_display
 
     display = make_display()
     try:
-        if workers > 1:
-            display.warn("stores are built by one process; --workers changes nothing here")
-        data = open_data(run, directory, progress=display.building, checksum=True)
+        data = open_data(
+            run,
+            directory,
+            progress=display.building,
+            checksum=True,
+            workers=workers or default_workers(),
+            warn=display.warn,
+        )
     finally:
         display.close()
     for split_name, report in data.reports.items():
@@ -51,7 +63,10 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _workers(text: str | None) -> int:
+def _workers(text: str | None) -> int | None:
+    """The number asked for, if one is."""
+    if text == _CORES:
+        return None
     if text is None or not text.isdecimal() or int(text) < 1:
         raise UsageError(f"--workers {text}: must be a number of processes, 1 or more")
     return int(text)

@@ -177,7 +177,8 @@ def _ended(worker: _Worker) -> WorkerError:
     who = f"{worker.process.name} (pid {worker.process.pid})"
     again = "The same command goes on from the last whole shard"
     if code is None or code >= 0:
-        return WorkerError(f"{who} ended with exit code {code}; what it said stands above. {again}.")
+        script = 'A script of your own that asks for several must begin its work under `if __name__ == "__main__":`'
+        return WorkerError(f"{who} ended with exit code {code}; what it said stands above. {script}. {again}.")
     name = signal.Signals(-code).name
     why = ", as the system does where memory runs out: free some, or use fewer --workers" if name == "SIGKILL" else ""
     return WorkerError(f"{who} was killed by {name}{why}. {again}.")

@@ -72,7 +72,7 @@ class ReadReport:
         self.documents += len(next(iter(columns.values())))
         for texts in columns.values():
             self.bytes += sum(map(len, texts))
-            self.nul_characters += sum([text.count(0) for text in texts])
+            self.nul_characters += sum([text.count(0) for text in texts if 0 in text])
 
     def describe(self) -> str:
         """A few plain lines: documents, bytes, files, then what was skipped, mended or noticed."""

@@ -65,11 +65,16 @@ def _divided(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tu
         masks: dict[Split, Mask] = {"train": ~held, "heldout": held}
         for split, mask in masks.items():
             if split in reports and mask.any():
-                part = columns if mask.all() else {name: list(compress(texts, mask)) for name, texts in columns.items()}
+                part = columns if mask.all() else _chosen(columns, mask)
                 reports[split].give(part)
                 yield split, part
     if "heldout" in reports:
         reports["heldout"].files, reports["heldout"].file_bytes = report.files, report.file_bytes
+
+
+def _chosen(columns: Columns, mask: Mask) -> Columns:
+    choice = mask.tolist()
+    return {name: list(compress(texts, choice)) for name, texts in columns.items()}
 
 
 def _read(source: Source, split: Split, report: ReadReport) -> Iterator[Columns]:

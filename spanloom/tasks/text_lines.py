@@ -24,7 +24,8 @@ class LineBlock:
 
     def lines(self) -> list[bytes]:
         """The lines without their ends, LF or CR LF."""
-        lines = self.raw.replace(b"\r\n", b"\n").split(b"\n")
+        raw = self.raw.replace(b"\r\n", b"\n") if b"\r" in self.raw else self.raw
+        lines = raw.split(b"\n")
         if not lines[-1]:
             lines.pop()
         return lines

@@ -15,6 +15,7 @@ from spanloom.model.loss import expected_initial_loss
 from spanloom.model.params import declare, initialize, num_params
 from spanloom.optim.build import build as build_optimizer
 from spanloom.optim.build import learning_rate
+from spanloom.pipeline.build_workers import default_workers
 from spanloom.pipeline.data import open_data
 from spanloom.pipeline.prefetch import prefetch
 from spanloom.settings.run import Run
@@ -73,7 +74,14 @@ def train(run: Run, directory: Path, *, display: Display | None = None, accepted
         # ---- Read the data -------------------------------------------------------------------------------------------
         # A checkpoint needs nothing but itself: its vocabulary is used, not the file that this once came from.
         vocabulary = vocabulary_for(checkpoint, facts, run, accepted) if checkpoint and facts else None
-        data = open_data(run, directory, vocabulary=vocabulary, progress=display.building)
+        data = open_data(
+            run,
+            directory,
+            vocabulary=vocabulary,
+            progress=display.building,
+            workers=default_workers(),
+            warn=display.warn,
+        )
         other = changed_parts(checkpoint, facts, run, data, accepted) if checkpoint and facts else []
         say_data(display, run, data)
         say_model(display, run, num_params(specs))

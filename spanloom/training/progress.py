@@ -160,10 +160,14 @@ class TerminalDisplay:
 
 def describe_building(progress: BuildProgress) -> str:
     """One line on a store that is being built."""
-    return (
+    text = (
         f"building the {progress.split} store of {progress.task}: {progress.examples:,} documents, "
         f"{amount(progress.text_bytes)}B, {amount(progress.tokens)} tokens"
     )
+    if progress.bytes_per_second:
+        text += f" ({amount(progress.bytes_per_second)}B/s, {amount(progress.tokens_per_second)} tokens/s)"
+    known = progress.seconds_left == progress.seconds_left  # not NaN
+    return text + (f", ETA {duration(progress.seconds_left)}" if known and not progress.finished else "")
 
 
 def duration(seconds: float) -> str:

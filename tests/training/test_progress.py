@@ -3,7 +3,15 @@ import io
 import pytest
 
 from spanloom.pipeline.build import BuildProgress
-from spanloom.training.progress import Pace, PlainDisplay, TerminalDisplay, amount, duration, make_display
+from spanloom.training.progress import (
+    Pace,
+    PlainDisplay,
+    TerminalDisplay,
+    amount,
+    describe_building,
+    duration,
+    make_display,
+)
 
 pytestmark = pytest.mark.short
 
@@ -57,6 +65,13 @@ def test_building_is_told_only_when_it_takes_long():
     assert stream.getvalue() == ""
     PlainDisplay(stream, 0).building(BuildProgress("t", "train", 5, 12345, 999, 0, False))
     assert "building the train store of t: 5 documents, 12.3 kB, 999 tokens" in stream.getvalue()
+
+
+def test_building_tells_pace_and_what_is_left():
+    pace = {"bytes_per_second": 2.5e6, "tokens_per_second": 1e6}
+    said = describe_building(BuildProgress("t", "train and heldout", 5, 100, 100, 0, False, **pace, seconds_left=200))
+    assert said.endswith("100 tokens (2.5 MB/s, 1 M tokens/s), ETA 3 min 20 s")
+    assert "ETA" not in describe_building(BuildProgress("t", "train", 5, 100, 100, 0, False, **pace))
 
 
 @pytest.mark.parametrize(
