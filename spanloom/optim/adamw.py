@@ -25,8 +25,9 @@ def adamw(settings: AdamW | AdamWRMS, learning_rate: Curve, specs: Any) -> optax
     ]
     if isinstance(settings, AdamWRMS):
         parts.insert(1, scale_by_parameter_rms(settings.min_scale, specs))
-    if settings.global_norm_clip:
-        parts.insert(0, clip_by_global_norm(settings.global_norm_clip))
+    # Clipping has its place with and without, so that a run may go on with another limit or none.
+    limit = settings.global_norm_clip
+    parts.insert(0, clip_by_global_norm(limit) if limit else optax.identity())
     return optax.chain(*parts)
 
 

@@ -1,7 +1,8 @@
 """What differs between the settings of a run that began and those it is asked to go on with.
 
 A field is either free (steps, logging, evaluation, checkpoints, names and places) or decides the result. A free one may
-change on resume; of the others each must be accepted by name, or the change goes into a new directory.
+change on resume; of the others each must be accepted by name, or the change goes into a new directory. Some of these
+cannot be accepted: the arrays of a checkpoint would not fit.
 """
 
 import dataclasses
@@ -16,7 +17,37 @@ from spanloom.settings.serialize import SettingsError
 FREE = ("steps", "log", "eval", "checkpoint", "after", "out", "name", "model.name")
 """Fields (with all below them) that may change on resume."""
 
-_SHAPE_FIELDS = (
+BY_NAME = (
+    "task",
+    "schedule",
+    "loss",
+    "batch_size",
+    "seed",
+    "start",
+    "model.relative_position_max_distance",
+    "model.norm_epsilon",
+    "model.dropout",
+    "model.dtype",
+    "model.scan_layers",
+    "optimizer.learning_rate",
+    "optimizer.decay_rate",
+    "optimizer.step_offset",
+    "optimizer.clipping_threshold",
+    "optimizer.beta2",
+    "optimizer.epsilon",
+    "optimizer.epsilon1",
+    "optimizer.epsilon2",
+    "optimizer.multiply_by_parameter_scale",
+    "optimizer.min_scale",
+    "optimizer.max_parameter_scale",
+    "optimizer.weight_decay",
+    "optimizer.weight_decay_lr_exponent",
+    "optimizer.global_norm_clip",
+    "optimizer.skip_nan_updates",
+)
+"""Fields (with all below them) that decide the result and may change where that is accepted by name."""
+
+WEIGHTS = (
     "model.vocab_size",
     "model.d_model",
     "model.d_ff",
@@ -24,11 +55,21 @@ _SHAPE_FIELDS = (
     "model.d_kv",
     "model.num_encoder_layers",
     "model.num_decoder_layers",
-    "model.activations",
     "model.tie_embeddings",
     "model.per_layer_position_bias",
     "model.relative_position_buckets",
 )
+"""Fields that decide the shapes of the weights."""
+
+OPTIMIZER_STATE = ("optimizer.factored", "optimizer.min_dim_size_to_factor", "optimizer.factor_rules")
+"""Fields that decide the shapes of the optimizer's state."""
+
+DEPENDS = {
+    "optimizer": lambda old, new: True,  # another kind
+    "optimizer.beta1": lambda old, new: (old is None) != (new is None),  # Adafactor keeps momentum, or none
+    "model.activations": lambda old, new: len(old) != len(new),  # gated or not
+}
+"""Fields that decide shapes with some values, and with others must be accepted by name: whether they do."""
 
 
 class ChangedSettingsError(SettingsError):
@@ -53,8 +94,9 @@ class Change:
 
     @property
     def shapes(self) -> bool:
-        """Whether the weights would have other shapes, so that no checkpoint can go on with it."""
-        return self.field in _SHAPE_FIELDS
+        """Whether weights or the optimizer's state would have other shapes, so that no checkpoint can go on with it."""
+        depends = DEPENDS.get(self.field)
+        return self.field in (*WEIGHTS, *OPTIMIZER_STATE) or (depends is not None and depends(self.old, self.new))
 
     def __str__(self) -> str:
         return f"{self.field}: {_show(self.old)} -> {_show(self.new)}"
@@ -77,11 +119,7 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
     shapes = [c for c in deciding if c.shapes]
     open_ = [c for c in deciding if not c.shapes and not within(c.field, accepted)]
     if shapes:
-        raise ChangedSettingsError(
-            "the weights of this run have other shapes than these settings ask for:\n"
-            + _diff(shapes)
-            + "\nNo checkpoint can go on with that: take the settings back, or start a new run with another --out."
-        )
+        raise ChangedSettingsError(_misfit(shapes))
     if open_:
         names = ",".join(c.field for c in open_)
         raise ChangedSettingsError(
@@ -90,6 +128,16 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
             + "\nTake them back; or go on from the last checkpoint in a new directory with --fork NEW_DIR; "
             + f"or change this run from here on with --accept-change {names}"
         )
+
+
+def _misfit(shapes: list[Change]) -> str:
+    what, way = "moments that the optimizer keeps", "from the weights alone: --start THIS_RUN --out NEW_DIR"
+    if any(c.field.startswith("model.") for c in shapes):
+        what, way = "weights", "with another --out"
+    return (
+        f"the {what} of this run have other shapes than these settings ask for:\n{_diff(shapes)}\n"
+        f"No checkpoint can go on with that: take the settings back, or start a new run {way}."
+    )
 
 
 def check_accepted(accepted: Iterable[str], run: Run) -> None:

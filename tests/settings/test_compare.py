@@ -1,10 +1,25 @@
+import dataclasses
+import typing
 from dataclasses import replace
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from spanloom.settings.compare import ChangedSettingsError, changes, check_accepted, refuse
+from spanloom.settings.compare import (
+    BY_NAME,
+    DEPENDS,
+    FREE,
+    OPTIMIZER_STATE,
+    WEIGHTS,
+    ChangedSettingsError,
+    changes,
+    check_accepted,
+    refuse,
+    within,
+)
+from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
 from spanloom.settings.model import Model
-from spanloom.settings.optimizer import AdamW
+from spanloom.settings.optimizer import Adafactor, AdamW, AdamWRMS, Constant
 from spanloom.settings.run import After, Checkpoints, Evaluation, Logging, Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PythonDocs, Task
@@ -40,17 +55,17 @@ def test_free_fields_may_change(change):
 
 
 def test_deciding_fields_are_refused_with_diff_and_ways_on():
-    new = replace(RUN, seed=1, steps=3, task=Task("docs", PythonDocs(heldout_share=0.2)), optimizer=AdamW())
+    new = replace(RUN, seed=1, steps=3, task=Task("docs", PythonDocs(heldout_share=0.2)), schedule=Constant())
     found = changes(RUN, new)
-    assert [c.field for c in found if not c.free] == ["task.source.heldout_share", "optimizer", "seed"]
+    assert [c.field for c in found if not c.free] == ["task.source.heldout_share", "schedule", "seed"]
     with pytest.raises(ChangedSettingsError) as error:
         refuse(found)
     text = str(error.value)
     assert "seed                       0  ->  1" in text
     assert "task.source.heldout_share  0.05  ->  0.2" in text
-    assert "Adafactor (learning_rate 1.0" in text
+    assert "Rsqrt (warmup_steps 10000" in text
     assert "--fork NEW_DIR" in text
-    assert "--accept-change task.source.heldout_share,optimizer,seed" in text
+    assert "--accept-change task.source.heldout_share,schedule,seed" in text
     assert "steps  " not in text
 
 
@@ -72,3 +87,124 @@ def test_accepted_names_must_exist():
     check_accepted(["seed", "task.source", "model.d-model"], RUN)
     with pytest.raises(SettingsError, match="seeed: no such setting; did you mean seed"):
         check_accepted(["seeed"], RUN)
+
+
+# Every field of every kind of part has its class, and behaves by it.
+
+
+def leaves() -> list[str]:
+    return [name for name in all_fields() if name not in {part.path for part in parts()}]
+
+
+def test_every_field_has_one_class():
+    """A new setting must be put into one: what may change on resume is decided, never left open."""
+    for name in [*leaves(), "optimizer", "schedule", "task.source", "task.vocabulary", "task.objective"]:
+        classes = [within(name, FREE), within(name, BY_NAME), name in WEIGHTS, name in OPTIMIZER_STATE, name in DEPENDS]
+        assert sum(classes) == 1, f"{name} is in {sum(classes)} of the classes in settings/compare.py"
+
+
+def test_the_classes_name_fields_that_exist():
+    known = {*all_fields(), *(part.path for part in parts())}
+    assert {*FREE, *BY_NAME, *WEIGHTS, *OPTIMIZER_STATE, *DEPENDS} <= known
+
+
+def test_free_is_what_the_design_says():
+    """Steps, logging, evaluation and checkpoints, what is done after the last step, names and places."""
+    assert set(FREE) == {"steps", "log", "eval", "checkpoint", "after", "out", "name", "model.name"}
+
+
+def other_value(hint: Any, value: Any) -> Any:
+    """A value of the same type that differs."""
+    if get_origin(hint) is Literal:
+        return next(choice for choice in get_args(hint) if choice != value)
+    if type(None) in get_args(hint):
+        inner = next(kind for kind in get_args(hint) if kind is not type(None))
+        return other_value(inner, None) if value is None else None
+    if isinstance(value, bool) or hint is bool:
+        return not value
+    if isinstance(value, tuple):
+        return (*value, "linear")
+    return {int: 2, float: 0.25, str: "another"}.get(hint, 3) if value is None or hint is str else value + 1
+
+
+def with_field(run: Run, name: str) -> tuple[Run, Any]:
+    """The run with the kind of part that has the field, and the field's type."""
+    path, _, last = name.rpartition(".")
+    if not path:
+        return run, typing.get_type_hints(Run)[last]
+    (kinds,) = [part.kinds for part in parts() if part.path == path]
+    here = type(get(run, path))
+    cls = (
+        here
+        if last in typing.get_type_hints(here)
+        else next(c for c in kinds.values() if hasattr(c, last) or last in {f.name for f in dataclasses.fields(c)})
+    )
+    if cls is not here:
+        needed = {f.name: "x" for f in dataclasses.fields(cls) if f.default is f.default_factory}
+        run = put(run, path, cls(**needed))
+    return run, typing.get_type_hints(cls)[last]
+
+
+@pytest.mark.parametrize("name", leaves())
+def test_each_field_behaves_by_its_class(name):
+    old, hint = with_field(RUN, name)
+    value = get(old, name)
+    change = other_value(hint, value) if "normalizer" not in name else "sum"
+    new = put(old, name, change)
+    found = changes(old, new)
+    assert [c.field for c in found] == [name]
+    if within(name, FREE):
+        refuse(found)
+    elif within(name, BY_NAME):
+        with pytest.raises(ChangedSettingsError, match=f"--accept-change {name}"):
+            refuse(found)
+        refuse(found, [name])
+    else:
+        with pytest.raises(ChangedSettingsError, match="No checkpoint can go on"):
+            refuse(found, [name])
+
+
+@pytest.mark.parametrize("part", ["optimizer", "schedule", "task.source", "task.vocabulary", "task.objective"])
+def test_another_kind_is_one_change(part):
+    (kinds,) = [p.kinds for p in parts() if p.path == part]
+    here = kind_name(type(get(RUN, part)))
+    for cls in (cls for name, cls in kinds.items() if name != here):
+        found = changes(
+            RUN, put(RUN, part, cls(**{f.name: "x" for f in dataclasses.fields(cls) if f.default is f.default_factory}))
+        )
+        assert [c.field for c in found] == [part]
+        assert found[0].shapes == (part == "optimizer")
+
+
+def test_values_decide_where_shapes_depend_on_them():
+    relu = replace(RUN, model=replace(MODEL, activations=("relu", "linear")))
+    refuse(changes(RUN, relu), ["model.activations"])
+    with pytest.raises(ChangedSettingsError, match="the weights of this run"):
+        refuse(changes(RUN, replace(RUN, model=replace(MODEL, activations=("relu",)))), ["model.activations"])
+    with_momentum = replace(RUN, optimizer=Adafactor(beta1=0.9))
+    refuse(changes(with_momentum, replace(RUN, optimizer=Adafactor(beta1=0.8))), ["optimizer.beta1"])
+    with pytest.raises(ChangedSettingsError, match=r"moments(.|\n)*--start THIS_RUN --out NEW_DIR"):
+        refuse(changes(with_momentum, RUN), ["optimizer"])
+
+
+@pytest.mark.parametrize("old", [Adafactor(), Adafactor(beta1=0.9), AdamW(), AdamWRMS()], ids=str)
+def test_what_is_said_of_the_optimizers_state_is_so(old):
+    """Compared with the states that the optimizers make for a model with parameters on both sides of every limit."""
+    jax = pytest.importorskip("jax")
+    from spanloom.model.params import declare, flatten, initialize
+    from spanloom.optim.build import build
+
+    specs = declare(replace(MODEL, d_model=128, d_ff=256))
+    params = jax.eval_shape(lambda key: initialize(specs, key), jax.random.key(0))
+
+    def state(optimizer):
+        made = jax.eval_shape(build(optimizer, Constant(), specs).init, params)
+        return {name: (leaf.shape, leaf.dtype) for name, leaf in flatten(made).items()}
+
+    hints = typing.get_type_hints(type(old))
+    new = [replace(old, **{f.name: other_value(hints[f.name], getattr(old, f.name))}) for f in dataclasses.fields(old)]
+    for optimizer in new:
+        (change,) = changes(replace(RUN, optimizer=old), replace(RUN, optimizer=optimizer))
+        if change.field == "optimizer.min_dim_size_to_factor":
+            optimizer = replace(optimizer, min_dim_size_to_factor=2**20)
+        assert (state(optimizer) != state(old)) == change.shapes, str(change)
