@@ -13,6 +13,7 @@ from spanloom.pipeline.examples import DataError, Examples, PairExamples, SpanEx
 from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys
 from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
 from spanloom.settings.run import Run
+from spanloom.settings.run_layout import STORES
 from spanloom.settings.task import SpanCorruption, Task
 from spanloom.tasks.read_report import ReadReport
 from spanloom.tasks.sources import Split, check_heldout, has_heldout
@@ -139,7 +140,7 @@ def open_data(
     _check_vocabulary_fits(run, vocabulary)
     if isinstance(task.objective, SpanCorruption):
         lengths_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
-    base = Path(directory) / "stores" / _directory_name(task.name)
+    base = Path(directory) / STORES / _directory_name(task.name)
     splits: tuple[Split, ...] = ("train", "heldout") if has_heldout(task.source) else ("train",)
     directories = {split: base / split for split in splits}
     built = open_or_build_all(

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
@@ -14,8 +14,9 @@ from spanloom.pipeline.durable import write_file
 from spanloom.pipeline.groups import Group
 from spanloom.pipeline.meta import check_file, shard_entry
 from spanloom.pipeline.rows import columns_of, encode
-from spanloom.pipeline.shards import Ragged, joined, read_shard, token_dtype, write_shard
+from spanloom.pipeline.shards import Ragged, RaggedBuilder, read_shard, token_dtype, write_shard
 from spanloom.settings.task import Task
+from spanloom.tasks.rows import Columns
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 _ENCODE_BYTES = 2**20
@@ -105,24 +106,22 @@ class ShardMaker:
 
     def _encode(self, group: Group, tell: Callable[[Count], object]) -> dict[str, Ragged]:
         """Tokenizes in pieces of about a megabyte, so that lists of ids stay small and the user sees it go on."""
-        parts: dict[str, list[Ragged]] = {name: [] for name in columns_of(self.task)}
-        for documents in group.pieces(_ENCODE_BYTES):
-            rows = encode(self.task, self.vocabulary, documents, self.dtype)
-            for name, column in rows.items():
-                parts[name].append(column)
-            tell(
-                Count(
-                    examples=len(next(iter(documents.values()))),
-                    text_bytes=_size_of(list(documents.values())),
-                    tokens=sum(len(column.values) for column in rows.values()),
-                    found=False,
-                )
-            )
-        return {name: joined(pieces) for name, pieces in parts.items()}
+        pieces = group.pieces(_ENCODE_BYTES)
+        if group.examples == 1:  # perhaps one of hundreds of megabytes, of which there should be no copies
+            return self._encode_piece(next(pieces), tell)
+        expected = group.text_bytes + group.examples  # enough for bytes, and more than other vocabularies need
+        builders = {name: RaggedBuilder(self.dtype, expected) for name in columns_of(self.task)}
+        for documents in pieces:
+            for name, rows in self._encode_piece(documents, tell).items():
+                builders[name].add(rows)
+        return {name: builder.finish() for name, builder in builders.items()}
 
-
-def _size_of(columns: Sequence[Sequence[bytes]]) -> int:
-    return sum(sum(map(len, texts)) for texts in columns)
+    def _encode_piece(self, documents: Columns, tell: Callable[[Count], object]) -> dict[str, Ragged]:
+        columns = encode(self.task, self.vocabulary, documents, self.dtype)
+        examples = len(next(iter(documents.values())))
+        text_bytes = sum(sum(map(len, texts)) for texts in documents.values())
+        tell(Count(examples, text_bytes, sum(len(rows.values) for rows in columns.values()), found=False))
+        return columns
 
 
 def _write_json(data: Any, file: BufferedWriter) -> None:

@@ -41,14 +41,27 @@ def ragged(values: np.ndarray, lengths: Sequence[int] | np.ndarray) -> Ragged:
     return Ragged(values, offsets)
 
 
-def joined(pieces: Sequence[Ragged]) -> Ragged:
-    """The rows of several in one; a single one as it is."""
-    if len(pieces) == 1:
-        return pieces[0]
-    starts = np.cumsum([0, *(len(piece.values) for piece in pieces)])
-    offsets = [piece.offsets[:-1] + start for piece, start in zip(pieces, starts, strict=False)]
-    values = np.concatenate([piece.values for piece in pieces])
-    return Ragged(values, np.concatenate([*offsets, starts[-1:]]).astype(np.int64, copy=False))
+class RaggedBuilder:
+    """Rows that come in pieces, joined as they come: memory for two copies of a shard costs a third of the time."""
+
+    def __init__(self, dtype: np.dtype, expected: int):
+        """`expected`: about how many tokens; memory that they do not fill is never touched."""
+        self._values = np.empty(expected, dtype)
+        self._tokens = 0
+        self._offsets = [np.zeros(1, np.int64)]
+
+    def add(self, piece: Ragged) -> None:
+        """Appends the rows of a piece."""
+        end = self._tokens + len(piece.values)
+        if end > len(self._values):
+            self._values = np.concatenate([self._values[: self._tokens], np.empty_like(self._values, shape=end)])
+        self._values[self._tokens : end] = piece.values
+        self._offsets.append(piece.offsets[1:] + self._tokens)
+        self._tokens = end
+
+    def finish(self) -> Ragged:
+        """All rows."""
+        return Ragged(self._values[: self._tokens], np.concatenate(self._offsets))
 
 
 def write_shard(path: Path, columns: Mapping[str, Ragged]) -> None:

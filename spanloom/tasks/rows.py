@@ -43,15 +43,16 @@ def render_all(rows: Iterable[Row], templates: Mapping[str, Template], path: str
     for number, row in rows:
         try:
             texts = {name: template.render(row) for name, template in templates.items()}
-            encoded = {name: _utf8(text) for name, text in texts.items()}
+            encoded = [_utf8(text) for text in texts.values()]
         except FieldError as error:
             intake.refuse(BadInputError(f"{path}:{number}", str(error), error.fix, reason=error.reason))
             continue
-        if blank := [name for name, text in texts.items() if not text or text.isspace()]:
+        if not all(texts.values()) or any(map(str.isspace, texts.values())):
+            blank = [name for name, text in texts.items() if not text or text.isspace()]
             intake.report.skip("empty" if len(templates) == 1 else f"empty {blank[0]}", f"{path}:{number}")
             continue
-        for name, text in encoded.items():
-            batch[name].append(text)
+        for column, text in zip(batch.values(), encoded, strict=True):
+            column.append(text)
             size += len(text)
         count += 1
         if count >= _BATCH_ROWS or size >= _BATCH_BYTES:

@@ -8,6 +8,8 @@ from itertools import accumulate
 from spanloom.tasks import compression, encodings
 from spanloom.tasks.read_report import BadInputError, Intake
 
+_LONG = 500  # bytes of a line
+
 
 @dataclass(frozen=True)
 class LineBlock:
@@ -212,8 +214,8 @@ def _is_utf8(raw: bytes) -> bool:
 
 
 def _are_long(lines: list[bytes]) -> bool:
-    """Whether joining lines costs more memory than it saves time."""
-    return sum(map(len, lines)) > 4 * compression.BLOCK
+    """Whether joining the lines to decode them at once costs more than it saves."""
+    return sum(map(len, lines)) > _LONG * len(lines)
 
 
 def _decode_each(lines: list[bytes], encoding: str) -> list[str]:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from pipeline_data import ragged_of
 
-from spanloom.pipeline.shards import DamagedStoreError, joined, read_shard, token_dtype, write_shard
+from spanloom.pipeline.shards import DamagedStoreError, RaggedBuilder, read_shard, token_dtype, write_shard
 
 ROWS = [np.array([3, 4, 65535], np.int32), np.array([], np.int32), np.array([7], np.int32)]
 
@@ -15,12 +15,14 @@ def test_ids_take_two_bytes_where_the_vocabulary_fits():
     assert token_dtype(65537) == token_dtype(250112) == np.uint32
 
 
-def test_rows_are_joined_in_order():
-    pieces = [ragged_of(rows, np.uint16) for rows in (ROWS, [], [[]], [[9, 9]])]
-    whole = joined(pieces)
+@pytest.mark.parametrize("expected", [0, 3, 6, 100])
+def test_rows_are_joined_in_order(expected):
+    builder = RaggedBuilder(np.dtype(np.uint16), expected)
+    for rows in (ROWS, [], [[]], [[9, 9]]):
+        builder.add(ragged_of(rows, np.uint16))
+    whole = builder.finish()
     assert (whole.values.tolist(), whole.offsets.tolist()) == ([3, 4, 65535, 7, 9, 9], [0, 3, 3, 4, 4, 6])
     assert (whole.values.dtype, whole.offsets.dtype) == (np.uint16, np.int64)
-    assert joined(pieces[:1]) is pieces[0]
 
 
 @pytest.mark.short
