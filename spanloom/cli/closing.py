@@ -12,7 +12,7 @@ from spanloom.settings.vocabulary import Bytes
 from spanloom.training.checkpoint_paths import latest
 
 if TYPE_CHECKING:
-    from spanloom.conversion.source import Source
+    from spanloom.conversion.trained_model import TrainedModel
     from spanloom.pipeline.data import Data
 
 EXPORT = "huggingface"
@@ -39,7 +39,7 @@ def close_run(run: Run, directory: Path) -> None:
 # Results.
 
 
-def _results(run: Run, directory: Path, source: "Source", step: int) -> None:
+def _results(run: Run, directory: Path, source: "TrainedModel", step: int) -> None:
     from spanloom.pipeline.data import open_data
     from spanloom.training.loggers import METRICS_FILE, MetricsFile
     from spanloom.vocabularies.build import build
@@ -67,7 +67,7 @@ def _batches(run: Run, data: "Data") -> Any:
     return data.heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
 
 
-def _heldout(run: Run, metrics: Path, data: "Data", source: "Source", step: int) -> dict[str, float]:
+def _heldout(run: Run, metrics: Path, data: "Data", source: "TrainedModel", step: int) -> dict[str, float]:
     """Held-out losses at this step: those the loop wrote down, measured anew if they are of other batches."""
     from spanloom.evaluation.heldout import heldout_metrics, make_heldout_step
 
@@ -104,7 +104,7 @@ def _beside_baselines(run: Run, data: "Data", losses: dict[str, float]) -> dict[
     }
 
 
-def _show_fills(run: Run, data: "Data", source: "Source") -> None:
+def _show_fills(run: Run, data: "Data", source: "TrainedModel") -> None:
     if not run.after.fills or data.heldout is None:
         return
     from spanloom.evaluation.fill import LEGEND, coloured, fill_examples, plain
@@ -123,7 +123,7 @@ def _show_fills(run: Run, data: "Data", source: "Source") -> None:
         print(f"\n{number}. {plain(pieces)}")
 
 
-def _exact_match(run: Run, data: "Data", source: "Source") -> dict[str, float]:
+def _exact_match(run: Run, data: "Data", source: "TrainedModel") -> dict[str, float]:
     """Print the share of held-out examples that are right, with some of them; the share, for metrics.jsonl."""
     from spanloom.evaluation.exact_match import exact_match
 
@@ -140,7 +140,7 @@ def _exact_match(run: Run, data: "Data", source: "Source") -> dict[str, float]:
 # The export, and what comes next.
 
 
-def _export(folder: Path, checkpoint: Path, source: "Source") -> None:
+def _export(folder: Path, checkpoint: Path, source: "TrainedModel") -> None:
     """Export a checkpoint, unless it was exported before: the folder may have been edited since."""
     if _is_export_of(folder, checkpoint):
         print(f"\n{folder} holds the model as Hugging Face loads it")

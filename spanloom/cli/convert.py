@@ -9,7 +9,7 @@ from spanloom.cli.errors import CommandError
 from spanloom.cli.parsing import options
 
 if TYPE_CHECKING:
-    from spanloom.conversion.source import Source
+    from spanloom.conversion.trained_model import TrainedModel
 
 ABOUT = """A run or a checkpoint as a folder that Hugging Face loads; every weight is read back and compared.
 
@@ -44,15 +44,15 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def read_source(path: Path, which: str = "last") -> "Source":
+def read_source(path: Path, which: str = "last") -> "TrainedModel":
     """The weights at a path with all that belongs to them.
 
-    Raises CheckpointError where `path` is nothing that can be read, or has no such checkpoint; CommandError where
+    Raises ConversionError where `path` is nothing that can be read, or has no such checkpoint; CommandError where
     `which` is to choose, but there is nothing to choose from.
     """
-    from spanloom.conversion.convert import source_from_hf
+    from spanloom.conversion.convert import model_from_hf
     from spanloom.conversion.detect import KINDS, detect
-    from spanloom.conversion.source import Lineage, Source
+    from spanloom.conversion.trained_model import Lineage, TrainedModel
     from spanloom.training.checkpoint_paths import open_checkpoint
     from spanloom.training.checkpoints import restore, vocabulary_inside
 
@@ -60,7 +60,7 @@ def read_source(path: Path, which: str = "last") -> "Source":
     if kind != "run" and which != "last":
         raise CommandError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
     if kind == "huggingface":
-        return source_from_hf(path)
+        return model_from_hf(path)
     restored = restore(open_checkpoint(path, which))
     facts = restored.facts
     losses = {"training loss of the last step": facts.loss, "held-out loss": facts.heldout_loss}
@@ -72,4 +72,4 @@ def read_source(path: Path, which: str = "last") -> "Source":
         started_from=facts.started_from,
         versions={name: str(value) for name, value in facts.machine.items()},
     )
-    return Source(facts.run.model, restored.params, vocabulary_inside(restored.path, facts.run), lineage)
+    return TrainedModel(facts.run.model, restored.params, vocabulary_inside(restored.path, facts.run), lineage)

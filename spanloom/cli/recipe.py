@@ -19,8 +19,8 @@ from spanloom.cli.errors import CommandError, UsageError
 from spanloom.settings.kinds import parts
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
+from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE
 from spanloom.settings.serialize import SettingsError, from_json, to_json
-from spanloom.training.run_file import RUN_FILE
 
 
 class RecipeError(CommandError):
@@ -102,7 +102,7 @@ def read_run(directory: Path) -> Run:
     try:
         run = from_json(json.loads(file.read_text(encoding="utf-8")))
     except (SettingsError, ValueError) as error:
-        copy = directory / "checkpoints" / "STEP" / "checkpoint.json"
+        copy = directory / CHECKPOINTS / "STEP" / FACTS
         raise SettingsError(
             f'{file}: {error}. If the file is damaged, put the object under "run" in {copy} in its place'
         ) from error

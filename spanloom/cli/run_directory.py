@@ -19,11 +19,12 @@ from spanloom.cli.recipe import read_run
 from spanloom.pipeline.durable import write_file
 from spanloom.settings.compare import Change, ChangedSettingsError, changes, check_accepted, refuse
 from spanloom.settings.run import Run
+from spanloom.settings.run_layout import CHECKPOINTS, PARTIAL, RUN_FILE
 from spanloom.settings.task import PairFiles, TextFiles
 from spanloom.settings.vocabulary import SentencePiece
-from spanloom.training.checkpoint_paths import CHECKPOINTS, PARTIAL, latest
+from spanloom.training.checkpoint_paths import latest
 from spanloom.training.lock import directory_lock
-from spanloom.training.run_file import RUN_FILE, write_run
+from spanloom.training.run_file import write_run
 
 COMMANDS_FILE = "commands.jsonl"
 RECIPE_FILE = "recipe.py"

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spanloom.conversion import huggingface, parity
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
 from spanloom.conversion.huggingface import CONFIG_NAME, Imported, import_hf, read_lineage
-from spanloom.conversion.source import Source
 from spanloom.conversion.staging import check_destination, staged
+from spanloom.conversion.trained_model import TrainedModel
 from spanloom.model.params import declare, flatten, num_params
 from spanloom.vocabularies.build import build
 
@@ -47,7 +47,7 @@ class Report:
 
 
 def convert_to_hf(
-    source: Source,
+    source: TrainedModel,
     dst: str | Path,
     *,
     overwrite: bool = False,
@@ -57,14 +57,14 @@ def convert_to_hf(
     """Write a Hugging Face folder and check it before it is put in place.
 
     What was written is read back: weights must be equal to the last bit, the sentinels the same, and log-probabilities
-    of fixed sentences within 1e-4. Raises CheckpointError for a destination that must not be written and ValueError for
+    of fixed sentences within 1e-4. Raises ConversionError for a destination that must not be written and ValueError for
     a model that Hugging Face cannot express, both before anything is written; ParityError if the check fails; then,
     and after any other error or kill, `dst` is as it was.
     """
     dst = Path(dst)
     _check(source)
     if source.folder is not None and source.folder.resolve() == dst.resolve():
-        raise CheckpointError(dst, "is the source itself; name another folder")
+        raise ConversionError(dst, "is the source itself; name another folder")
     check_destination(dst, overwrite)
     with staged(dst) as folder:
         progress(f"writing {dst}")
@@ -76,13 +76,13 @@ def convert_to_hf(
     return Report(dst, files, num_params(source.params), num_tokens, difference, written.notes)
 
 
-def source_from_hf(folder: str | Path) -> Source:
+def model_from_hf(folder: str | Path) -> TrainedModel:
     """A Hugging Face folder as the source of a conversion."""
     read = import_hf(folder)
-    return Source(read.model, read.params, read.vocabulary, read_lineage(folder), folder=Path(folder))
+    return TrainedModel(read.model, read.params, read.vocabulary, read_lineage(folder), folder=Path(folder))
 
 
-def _check(source: Source) -> None:
+def _check(source: TrainedModel) -> None:
     weights = flatten(source.params)
     for name, spec in flatten(declare(source.model)).items():
         shape = tuple(weights[name].shape)
@@ -96,7 +96,7 @@ def _check(source: Source) -> None:
         )
 
 
-def _compare(source: Source, written: Imported) -> tuple[float, int]:
+def _compare(source: TrainedModel, written: Imported) -> tuple[float, int]:
     if wrong := parity.different_weights(source.params, written.params):
         raise ParityError(f"weights read back differ from the source's: {', '.join(wrong[:3])} ({len(wrong)} in all)")
     before, after = build(source.vocabulary), build(written.vocabulary)
@@ -115,4 +115,4 @@ def _compare(source: Source, written: Imported) -> tuple[float, int]:
     return difference, len(expected)
 
 
-__all__ = ["CheckpointError", "ParityError", "Report", "convert_to_hf", "source_from_hf"]
+__all__ = ["ConversionError", "ParityError", "Report", "convert_to_hf", "model_from_hf"]

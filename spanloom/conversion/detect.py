@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
+from spanloom.settings.run_layout import CHECKPOINTS, RUN_FILE, is_checkpoint, is_run_directory
 
 Kind = Literal["run", "checkpoint", "huggingface"]
 KINDS: dict[Kind, str] = {
@@ -23,24 +24,24 @@ _FOREIGN = (
 
 
 def detect(path: str | Path) -> Kind:
-    """What `path` is. CheckpointError says what was found where it is nothing that can be read."""
+    """What `path` is. ConversionError says what was found where it is nothing that can be read."""
     path = Path(path)
     if not path.exists():
         near = f"; beside it there are: {_listing(path.parent)}" if path.parent.is_dir() else ""
-        raise CheckpointError(path, f"does not exist{near}")
+        raise ConversionError(path, f"does not exist{near}")
     if not path.is_dir():
-        raise CheckpointError(path, f"is a file; name {_kinds()}" + (" (its folder)" if path.suffix else ""))
-    if (path / "checkpoint.json").is_file():
+        raise ConversionError(path, f"is a file; name {_kinds()}" + (" (its folder)" if path.suffix else ""))
+    if is_checkpoint(path):
         return "checkpoint"
-    if _has_steps(path / "checkpoints") or (path.name == "checkpoints" and _has_steps(path)):
+    if is_run_directory(path):
         return "run"
     if (path / "config.json").is_file():
         return "huggingface"
-    raise CheckpointError(path, f"is {_what_instead(path)}; {_kinds()} is needed")
+    raise ConversionError(path, f"is {_what_instead(path)}; {_kinds()} is needed")
 
 
 def _what_instead(path: Path) -> str:
-    if (path / "run.json").is_file() or (path / "checkpoints").is_dir():
+    if (path / RUN_FILE).is_file() or (path / CHECKPOINTS).is_dir():
         return "a Spanloom run directory without any checkpoint yet"
     for pattern, kind in _FOREIGN:
         if next(path.glob(pattern), None) is not None:
@@ -50,10 +51,6 @@ def _what_instead(path: Path) -> str:
     return f"none of these (it holds {_listing(path)})"
 
 
-def _has_steps(folder: Path) -> bool:
-    return folder.is_dir() and any(child.name.isdecimal() and child.is_dir() for child in folder.iterdir())
-
-
 def _listing(folder: Path, limit: int = 8) -> str:
     names = sorted(child.name for child in folder.iterdir())
     shown = ", ".join(names[:limit]) or "nothing"
@@ -61,4 +58,5 @@ def _listing(folder: Path, limit: int = 8) -> str:
 
 
 def _kinds() -> str:
-    return " or ".join(KINDS.values())
+    *kinds, last = KINDS.values()
+    return f"{', '.join(kinds)} or {last}"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-class CheckpointError(ValueError):
+class ConversionError(ValueError):
     """A folder or file that is not the checkpoint it should be; names the file, the cause and the fix."""
 
     def __init__(self, path: str | Path, problem: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.settings.model import Model
 
 _ARCHITECTURES = {
@@ -86,11 +86,11 @@ def generation_config(eos_id: int) -> dict[str, Any]:
 def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Model:
     """The architecture that a config.json describes; `tie_embeddings` is only what the file says.
 
-    Raises CheckpointError naming the file and the field that is missing, of a wrong type, or not ours.
+    Raises ConversionError naming the file and the field that is missing, of a wrong type, or not ours.
     """
     kind = config.get("model_type")
     if kind not in _ARCHITECTURES:
-        raise CheckpointError(path, f"model_type is {kind!r}; only {', '.join(_ARCHITECTURES)} are T5-family models")
+        raise ConversionError(path, f"model_type is {kind!r}; only {', '.join(_ARCHITECTURES)} are T5-family models")
     for field in ("pad_token_id", "decoder_start_token_id"):
         check_id(config, path, field, 0)
     number = _Reader(config, path)
@@ -120,14 +120,14 @@ def _activations(config: dict[str, Any], path: Path, default: str) -> Any:
         hint = (
             " ('gelu' alone is the exact form; only its tanh approximation is known here)" if written == "gelu" else ""
         )
-        raise CheckpointError(path, f"feed_forward_proj {written!r} is not among {', '.join(_FROM_HF)}{hint}")
+        raise ConversionError(path, f"feed_forward_proj {written!r} is not among {', '.join(_FROM_HF)}{hint}")
     return _FROM_HF[written]
 
 
 def check_id(config: Mapping[str, Any], path: Path, field: str, ours: int) -> None:
-    """Raise CheckpointError where a config.json names another special id than the model has."""
+    """Raise ConversionError where a config.json names another special id than the model has."""
     if config.get(field, ours) not in (ours, [ours], None):
-        raise CheckpointError(path, f"{field} is {config[field]}; this model has {ours}")
+        raise ConversionError(path, f"{field} is {config[field]}; this model has {ours}")
 
 
 class _Reader:
@@ -140,13 +140,13 @@ class _Reader:
     def integer(self, field: str, default: int | None = None) -> int:
         value = self._value(field, default)
         if type(value) is not int or value < 1:
-            raise CheckpointError(self._path, f"{field} is {value!r}; a positive whole number is needed")
+            raise ConversionError(self._path, f"{field} is {value!r}; a positive whole number is needed")
         return value
 
     def real(self, field: str, default: float) -> float:
         value = self._value(field, default)
         if type(value) not in (int, float) or not 0 <= value < 1:
-            raise CheckpointError(self._path, f"{field} is {value!r}; a number from 0 to 1 is needed")
+            raise ConversionError(self._path, f"{field} is {value!r}; a number from 0 to 1 is needed")
         return float(value)
 
     def _value(self, field: str, default: Any) -> Any:
@@ -154,5 +154,5 @@ class _Reader:
         if value is None:
             value = default
         if value is None:
-            raise CheckpointError(self._path, f"has no {field}: it is not the config.json of a T5-family model")
+            raise ConversionError(self._path, f"has no {field}: it is not the config.json of a T5-family model")
         return value

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spanloom.conversion import safetensors_file
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_names import EMBEDDING, HEAD
 from spanloom.conversion.safetensors_file import Entry
 from spanloom.settings.model import Model
@@ -21,12 +21,12 @@ from spanloom.settings.model import Model
 def decide_tie(entries: Mapping[str, Entry], model: Model, config: Mapping[str, Any], path: Path) -> tuple[bool, str]:
     """Whether the head is tied (and scaled), and what to tell the user about the decision (empty: nothing).
 
-    Raises CheckpointError where the flag says untied but there is no head.
+    Raises ConversionError where the flag says untied but there is no head.
     """
     said = model.tie_embeddings
     if HEAD not in entries:
         if not said:
-            raise CheckpointError(
+            raise ConversionError(
                 path,
                 f"tie_word_embeddings is false, but the weights hold no {HEAD}: they are incomplete, or the model was "
                 "tied when it was saved (then set tie_word_embeddings to true)",

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from spanloom.conversion import hf_names, hf_tokenizer, safetensors_file, spiece
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.safetensors_file import Entry
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 
@@ -33,7 +33,7 @@ class Found:
 def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping[str, Entry]) -> Found:
     """The vocabulary of a Hugging Face folder, checked against the rows of its embedding.
 
-    Raises CheckpointError where there is no tokenizer, it is of another kind, or does not fit.
+    Raises ConversionError where there is no tokenizer, it is of another kind, or does not fit.
     """
     tokenizer_path = folder / "tokenizer_config.json"
     tokenizer = safetensors_file.read_json(tokenizer_path) if tokenizer_path.is_file() else {}
@@ -47,14 +47,14 @@ def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping
         found = Found(_sentencepiece(spiece_path, tokenizer))
         size = _spiece_size(found.vocabulary, spiece_path)
     else:
-        raise CheckpointError(
+        raise ConversionError(
             folder,
             f"holds no {hf_tokenizer.SPIECE_NAME} and no ByT5Tokenizer in tokenizer_config.json"
             + (f" (tokenizer_class is {kind})" if kind else "")
             + ": put the model's SentencePiece file there under that name, or give --vocabulary",
         )
     if isinstance(rows, int) and size > rows:
-        raise CheckpointError(
+        raise ConversionError(
             folder, f"the tokenizer has {size} ids, but the embedding only {rows} rows: wrong tokenizer?"
         )
     return found
@@ -78,7 +78,7 @@ def _bytes(folder: Path, tokenizer: Mapping[str, object], entries: Mapping[str, 
             and type(recorded.get("extra_ids")) is int
         ):
             return Found(Bytes(sentinels=recorded["sentinels"], extra_ids=recorded["extra_ids"]))
-        raise CheckpointError(mark, "names no vocabulary of bytes; remove the file to have the sentinels detected")
+        raise ConversionError(mark, "names no vocabulary of bytes; remove the file to have the sentinels detected")
     extra_ids = tokenizer.get("extra_ids", 125)
     count = extra_ids if type(extra_ids) is int and extra_ids > 0 else 125
     scores = sentinel_scores(entries)

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from spanloom.conversion import hf_names, safetensors_file
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_names import Tensor
 from spanloom.conversion.safetensors_file import Entry
 from spanloom.model.params import T5, declare, flatten, unflatten
@@ -63,18 +63,18 @@ def _num_bytes(tensor: Tensor) -> int:
 
 
 def check_entries(entries: Mapping[str, Entry], model: Model, folder: Path, ignored: set[str]) -> None:
-    """Every tensor of the model is there in its shape, and nothing else; CheckpointError names what is not."""
+    """Every tensor of the model is there in its shape, and nothing else; ConversionError names what is not."""
     wanted = {tensor.name: tensor for tensor in hf_names.tensors(model)}
     if missing := sorted(wanted.keys() - entries.keys()):
-        raise CheckpointError(folder, f"lacks {_some(missing)}, which its config.json calls for")
+        raise ConversionError(folder, f"lacks {_some(missing)}, which its config.json calls for")
     for name, tensor in wanted.items():
         if entries[name].shape != tensor.shape:
-            raise CheckpointError(
+            raise ConversionError(
                 entries[name].file,
                 f"{name} has shape {entries[name].shape}, but config.json calls for {tensor.shape}",
             )
     if extra := sorted(entries.keys() - wanted.keys() - ignored):
-        raise CheckpointError(
+        raise ConversionError(
             entries[extra[0]].file, f"holds {_some(extra)}, which the architecture of config.json has no place for"
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import spanloom
 from spanloom.conversion import hf_config, hf_names, hf_tie, hf_tokenizer, safetensors_file
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME, read_vocabulary, resolve
 from spanloom.conversion.safetensors_file import Entry
 from spanloom.settings.model import Model
@@ -20,7 +20,7 @@ from spanloom.settings.serialize import from_json, to_json
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 
 if TYPE_CHECKING:  # parameters are jax pytrees
-    from spanloom.conversion.source import Lineage, Source
+    from spanloom.conversion.trained_model import Lineage, TrainedModel
     from spanloom.model.params import T5
 
 CONFIG_NAME = "config.json"
@@ -55,7 +55,7 @@ class Imported:
 def read_settings(folder: str | Path) -> Settings:
     """Architecture and vocabulary of a Hugging Face folder.
 
-    Raises CheckpointError, naming the file and the fix, where the folder is damaged or not a T5-family model.
+    Raises ConversionError, naming the file and the fix, where the folder is damaged or not a T5-family model.
     """
     return _read_settings(Path(folder))[0]
 
@@ -63,7 +63,7 @@ def read_settings(folder: str | Path) -> Settings:
 def import_hf(folder: str | Path) -> Imported:
     """The model of a Hugging Face folder: config.json, model.safetensors (or its shards) and the tokenizer.
 
-    float16 and bfloat16 weights are widened to float32. Raises CheckpointError, naming the file and the tensor, where
+    float16 and bfloat16 weights are widened to float32. Raises ConversionError, naming the file and the tensor, where
     anything is missing, cut short, left over or of another shape than config.json says.
     """
     from spanloom.conversion import hf_weights
@@ -77,7 +77,7 @@ def import_hf(folder: str | Path) -> Imported:
     hf_weights.check_entries(entries, settings.model, folder, ignored)
     for name in sorted(copies):
         if not hf_tie.equal(entries[name], entries[hf_names.EMBEDDING]):
-            raise CheckpointError(
+            raise ConversionError(
                 entries[name].file,
                 f"{name} differs from {hf_names.EMBEDDING}: encoder and decoder of a T5 share one embedding",
             )
@@ -112,7 +112,7 @@ def _embedding_by_other_name(entries: dict[str, Entry], folder: Path) -> dict[st
     for name in hf_names.EMBEDDING_COPIES:
         if name in entries:
             return entries | {hf_names.EMBEDDING: entries[name]}
-    raise CheckpointError(folder, f"lacks {hf_names.EMBEDDING}: the weights are not those of a T5-family model")
+    raise ConversionError(folder, f"lacks {hf_names.EMBEDDING}: the weights are not those of a T5-family model")
 
 
 def _published_name(model: Model, tied: bool) -> str:
@@ -136,7 +136,7 @@ def _mark(folder: Path) -> dict[str, Any]:
 
 def read_lineage(folder: str | Path) -> "Lineage":
     """Where the model of a folder comes from: what an export of ours says, else only the folder itself."""
-    from spanloom.conversion.source import Lineage
+    from spanloom.conversion.trained_model import Lineage
 
     mark = _mark(Path(folder))
     try:
@@ -152,7 +152,7 @@ def read_lineage(folder: str | Path) -> "Lineage":
         return Lineage(origin=str(folder))  # no export of ours, or one of another version
 
 
-def write_folder(folder: Path, source: "Source", *, name: str, max_shard_bytes: int | None = None) -> None:
+def write_folder(folder: Path, source: "TrainedModel", *, name: str, max_shard_bytes: int | None = None) -> None:
     """Write every file of a Hugging Face model into the empty `folder`; `name` is what it will be called."""
     from spanloom.conversion import hf_weights
     from spanloom.conversion.model_card import model_card
@@ -185,7 +185,7 @@ def write_folder(folder: Path, source: "Source", *, name: str, max_shard_bytes: 
     (folder / MARK_NAME).write_bytes(hf_tokenizer.to_json(_describe(source, vocabulary, written)))
 
 
-def _describe(source: "Source", vocabulary: Vocabulary, files: list[str]) -> Mapping[str, Any]:
+def _describe(source: "TrainedModel", vocabulary: Vocabulary, files: list[str]) -> Mapping[str, Any]:
     """What an export says about itself: the sentinel convention and where it comes from."""
     lineage = source.lineage
     if isinstance(vocabulary, SentencePiece):
@@ -212,4 +212,4 @@ def _spiece_content(vocabulary: Vocabulary) -> bytes | None:
     try:
         return Path(vocabulary.path).read_bytes()
     except OSError as error:
-        raise CheckpointError(vocabulary.path, f"the SentencePiece model cannot be read ({error.strerror})") from error
+        raise ConversionError(vocabulary.path, f"the SentencePiece model cannot be read ({error.strerror})") from error

@@ -1,6 +1,6 @@
 """README.md of an exported model: what it learnt from, how long, with what result, and how its sentinels count."""
 
-from spanloom.conversion.source import Lineage
+from spanloom.conversion.trained_model import Lineage
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
 from spanloom.settings.task import PairFiles, PythonDocs, Source, SpanCorruption, Supervised, TextFiles

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 
 MAX_HEADER_BYTES = 100_000_000  # the limit of the format's own library
 INDEX_NAME = "model.safetensors.index.json"
@@ -36,14 +36,14 @@ class Entry:
 def open_folder(folder: Path) -> dict[str, Entry]:
     """Tensors of a Hugging Face folder by name, from one file or from the shards of its index.
 
-    Raises CheckpointError where a file is missing, cut short, or says other than its index.
+    Raises ConversionError where a file is missing, cut short, or says other than its index.
     """
     single, index = folder / SINGLE_NAME, folder / INDEX_NAME
     if single.is_file():
         return read_header(single)
     if index.is_file():
         return _open_shards(folder, index)
-    raise CheckpointError(folder, _what_weights_instead(folder))
+    raise ConversionError(folder, _what_weights_instead(folder))
 
 
 def read_header(path: Path) -> dict[str, Entry]:
@@ -52,16 +52,16 @@ def read_header(path: Path) -> dict[str, Entry]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
-            raise CheckpointError(
+            raise ConversionError(
                 path, f"not a whole safetensors file ({size} bytes, header of {length}): copy or download it again"
             )
         raw = file.read(length)
     try:
         header = json.loads(raw.decode("utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise CheckpointError(path, f"the safetensors header is damaged ({error}): download it again") from error
+        raise ConversionError(path, f"the safetensors header is damaged ({error}): download it again") from error
     if not isinstance(header, dict):
-        raise CheckpointError(path, "the safetensors header is not a table of tensors: download it again")
+        raise ConversionError(path, "the safetensors header is not a table of tensors: download it again")
     header.pop("__metadata__", None)
     entries = {name: _entry(path, name, fields, 8 + length, size) for name, fields in header.items()}
     _check_no_overlap(path, entries)
@@ -98,15 +98,15 @@ def _entry(path: Path, name: str, fields: object, data_begin: int, size: int) ->
     except (KeyError, TypeError, ValueError):
         whole = False
     if not whole:
-        raise CheckpointError(path, f"the header's entry of tensor {name!r} is damaged: download the file again")
+        raise ConversionError(path, f"the header's entry of tensor {name!r} is damaged: download the file again")
     if not isinstance(dtype, str) or dtype not in _STORED_AS:
         known = ", ".join(_STORED_AS)
-        raise CheckpointError(path, f"tensor {name!r} has type {dtype}; weights must be one of {known}")
+        raise ConversionError(path, f"tensor {name!r} has type {dtype}; weights must be one of {known}")
     expected = math.prod(shape) * np.dtype(_STORED_AS[dtype]).itemsize
     if end - begin != expected:
-        raise CheckpointError(path, f"tensor {name!r} of shape {shape} takes {end - begin} bytes instead of {expected}")
+        raise ConversionError(path, f"tensor {name!r} of shape {shape} takes {end - begin} bytes instead of {expected}")
     if data_begin + end > size:
-        raise CheckpointError(
+        raise ConversionError(
             path,
             f"cut short: tensor {name!r} ends at byte {data_begin + end}, the file has {size}: download it again",
         )
@@ -118,7 +118,7 @@ def _check_no_overlap(path: Path, entries: Mapping[str, Entry]) -> None:
     for name, entry in sorted(entries.items(), key=lambda item: item[1].begin):
         length = math.prod(entry.shape) * np.dtype(_STORED_AS[entry.dtype]).itemsize
         if length and entry.begin < end:
-            raise CheckpointError(path, f"tensors {before!r} and {name!r} overlap: the header is damaged")
+            raise ConversionError(path, f"tensors {before!r} and {name!r} overlap: the header is damaged")
         if length:
             end, before = entry.begin + length, name
 
@@ -126,34 +126,34 @@ def _check_no_overlap(path: Path, entries: Mapping[str, Entry]) -> None:
 def _open_shards(folder: Path, index: Path) -> dict[str, Entry]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(index, "has no weight_map: it is not the index of a sharded checkpoint")
+        raise ConversionError(index, "has no weight_map: it is not the index of a sharded checkpoint")
     entries: dict[str, Entry] = {}
     for shard_name in sorted({str(name) for name in weight_map.values()}):
         if Path(shard_name).name != shard_name:
-            raise CheckpointError(index, f"names a shard outside its folder: {shard_name!r}")
+            raise ConversionError(index, f"names a shard outside its folder: {shard_name!r}")
         shard = folder / shard_name
         if not shard.is_file():
-            raise CheckpointError(shard, f"is missing, but {INDEX_NAME} lists tensors in it: download it too")
+            raise ConversionError(shard, f"is missing, but {INDEX_NAME} lists tensors in it: download it too")
         found = read_header(shard)
         wanted = {name for name, where in weight_map.items() if where == shard_name}
         if absent := sorted(wanted - found.keys()):
-            raise CheckpointError(shard, f"lacks tensor {absent[0]!r}, which {INDEX_NAME} places there")
+            raise ConversionError(shard, f"lacks tensor {absent[0]!r}, which {INDEX_NAME} places there")
         entries |= {name: found[name] for name in wanted}
     return entries
 
 
 def read_json(path: Path) -> dict[str, object]:
-    """A JSON object from a file; CheckpointError where it is missing or broken."""
+    """A JSON object from a file; ConversionError where it is missing or broken."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise CheckpointError(path, "is missing") from None
+        raise ConversionError(path, "is missing") from None
     except IsADirectoryError:
-        raise CheckpointError(path, "is a folder; a JSON file is needed") from None
+        raise ConversionError(path, "is a folder; a JSON file is needed") from None
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise CheckpointError(path, f"is not valid JSON ({error}): download it again") from error
+        raise ConversionError(path, f"is not valid JSON ({error}): download it again") from error
     if not isinstance(value, dict):
-        raise CheckpointError(path, "holds no JSON object")
+        raise ConversionError(path, "holds no JSON object")
     return value
 
 

@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.vocabularies.wire import fields
 
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of ModelProto
@@ -43,11 +43,11 @@ class Spiece:
 
 
 def parse(data: bytes, path: str | Path) -> Spiece:
-    """A model from the bytes of its file. CheckpointError, naming `path`, if they are not one."""
+    """A model from the bytes of its file. ConversionError, naming `path`, if they are not one."""
     try:
         return _parse(memoryview(data))
     except (LookupError, ValueError, struct.error) as error:
-        raise CheckpointError(path, f"is not a SentencePiece model, or is damaged ({error})") from error
+        raise ConversionError(path, f"is not a SentencePiece model, or is damaged ({error})") from error
 
 
 def _parse(data: memoryview) -> Spiece:

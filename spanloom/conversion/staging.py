@@ -7,31 +7,32 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
 from spanloom.pipeline.durable import explain_full_disk, sync_directory
+from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE, STORES, TENSORBOARD
 
-_RUN_FOLDERS = ("checkpoints", "stores", "tensorboard")
+_RUN_FOLDERS = (CHECKPOINTS, STORES, TENSORBOARD)
 """What a run keeps in its directory, beside files."""
 
 
 def check_destination(dst: Path, overwrite: bool) -> None:
-    """Raise CheckpointError if `dst` must not be written: it holds something that is not an earlier export.
+    """Raise ConversionError if `dst` must not be written: it holds something that is not an earlier export.
 
     A run directory is never overwritten, and nothing is written among a run's own files.
     """
     for folder in (dst.absolute(), *dst.absolute().parents):
-        of_a_run = folder.name in _RUN_FOLDERS and (folder.parent / "run.json").is_file()
-        if of_a_run or (folder != dst.absolute() and (folder / "checkpoint.json").is_file()):
-            raise CheckpointError(dst, f"is among the files of a run ({folder}); name a folder outside it")
+        of_a_run = folder.name in _RUN_FOLDERS and (folder.parent / RUN_FILE).is_file()
+        if of_a_run or (folder != dst.absolute() and (folder / FACTS).is_file()):
+            raise ConversionError(dst, f"is among the files of a run ({folder}); name a folder outside it")
     if dst.exists() and not dst.is_dir():
-        raise CheckpointError(dst, "is a file; name a new folder for the export")
+        raise ConversionError(dst, "is a file; name a new folder for the export")
     if not dst.is_dir() or not any(dst.iterdir()):
         return
-    if (dst / "checkpoints").exists() or (dst / "checkpoint.json").exists() or (dst / "run.json").exists():
-        raise CheckpointError(dst, "is a run or a checkpoint; an export never replaces one: name another folder")
+    if any((dst / name).exists() for name in (CHECKPOINTS, FACTS, RUN_FILE)):
+        raise ConversionError(dst, "is a run or a checkpoint; an export never replaces one: name another folder")
     if not overwrite and not (dst / MARK_NAME).is_file():
-        raise CheckpointError(
+        raise ConversionError(
             dst, "is not empty and not an earlier export; name another folder, or give --overwrite to write into it"
         )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
+from spanloom.settings.run_layout import FACTS, VOCABULARY
 from spanloom.settings.serialize import SettingsError, from_json
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 
@@ -16,35 +17,28 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
     A SentencePiece path is that of the original where it still has the content kept in the checkpoint, else of the copy
     inside the checkpoint. Raises SettingsError where `start` is none of these.
     """
-    from spanloom.training.checkpoint_paths import CheckpointError, is_checkpoint, is_run_directory, open_checkpoint
+    from spanloom.conversion.detect import detect
+    from spanloom.conversion.errors import ConversionError
 
     if not start.strip():
         raise SettingsError("--start is empty: name a run, one of its checkpoints/STEP or a Hugging Face folder")
     path = Path(start).expanduser()
-    if is_checkpoint(path) or is_run_directory(path):
-        return _of_checkpoint(open_checkpoint(path))
-    if (path / "config.json").is_file():
+    try:
+        kind = detect(path)
+    except ConversionError as error:
+        gone = "" if path.exists() else " (a run that has begun goes on without its start: spanloom train DIR)"
+        raise SettingsError(f"--start {error}{gone}") from None
+    if kind == "huggingface":
         from spanloom.conversion.huggingface import read_settings
 
         settings = read_settings(path)
         return settings.model, settings.vocabulary
-    if not path.exists():
-        raise SettingsError(
-            f"--start {start}: no such directory; name a run, one of its checkpoints/STEP or a Hugging Face folder "
-            "(a run that has begun goes on without its start: spanloom train DIR)"
-        )
-    try:
-        open_checkpoint(path)
-    except CheckpointError as error:
-        raise SettingsError(
-            f"--start: {error}; a Hugging Face folder (config.json, model.safetensors) serves too"
-        ) from None
-    raise SettingsError(f"--start {start}: neither a run, a checkpoint nor a Hugging Face folder")
+    from spanloom.training.checkpoint_paths import open_checkpoint
+
+    return _of_checkpoint(open_checkpoint(path))
 
 
 def _of_checkpoint(path: Path) -> tuple[Model, Vocabulary]:
-    from spanloom.training.checkpoint_paths import FACTS, VOCABULARY
-
     try:
         run = from_json(json.loads((path / FACTS).read_text(encoding="utf-8"))["run"])
     except (OSError, ValueError, KeyError) as error:

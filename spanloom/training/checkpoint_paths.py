@@ -1,4 +1,4 @@
-"""Where checkpoints lie, which one is meant, and what to say of one that is damaged. Reads no arrays and no JAX."""
+"""Which checkpoint is meant, and what to say of one that is damaged. Reads no arrays and no JAX."""
 
 import json
 import shutil
@@ -6,32 +6,15 @@ from pathlib import Path
 from typing import Literal
 
 from spanloom.pipeline.durable import write_file
+from spanloom.settings.run_layout import CHECKPOINTS, DELETED, FACTS, PARTIAL, is_checkpoint, steps_in
 from spanloom.training.integrity import DamagedError, verify
 from spanloom.training.retention import best_steps
 
-CHECKPOINTS = "checkpoints"
-FACTS = "checkpoint.json"
-ARRAYS = "arrays"
-VOCABULARY = "vocabulary"
 HELDOUT = "heldout.json"  # a held-out loss that was measured after the checkpoint was written
-PARTIAL = ".partial"  # being written
-DELETED = ".deleted"  # being deleted
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint cannot be found, read or written; the message names it and says what to do."""
-
-
-def steps_in(directory: Path) -> list[int]:
-    """Steps of the whole checkpoints below `directory` (a run's checkpoints/), ascending."""
-    if not directory.is_dir():
-        return []
-    return sorted(int(path.name) for path in directory.iterdir() if _is_step(path.name) and path.is_dir())
-
-
-def _is_step(name: str) -> bool:
-    """Whether a checkpoint can be called `name`: 7 is one, 007 is somebody else's directory."""
-    return name.isdecimal() and str(int(name)) == name
 
 
 def latest(directory: Path) -> Path | None:
@@ -67,16 +50,6 @@ def open_checkpoint(path: Path | str, which: Literal["last", "best"] | int | str
     if not str(which).isdecimal() or int(which) not in steps:
         raise CheckpointError(f"{path} has no checkpoint {which}: ask for 'last', 'best' or one of {steps}")
     return directory / str(int(which))
-
-
-def is_checkpoint(path: Path) -> bool:
-    """Whether `path` is a whole checkpoint directory (perhaps a damaged one)."""
-    return (path / FACTS).is_file() and not path.name.endswith((PARTIAL, DELETED))
-
-
-def is_run_directory(path: Path) -> bool:
-    """Whether `path` is a run directory with a checkpoint in it."""
-    return bool(steps_in(path / CHECKPOINTS))
 
 
 def damaged(path: Path, reason: str) -> CheckpointError:

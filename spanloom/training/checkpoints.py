@@ -33,19 +33,9 @@ from spanloom.model.params import flatten, path_name, unflatten
 from spanloom.pipeline.durable import sync_directory
 from spanloom.settings import vocabulary as vocabulary_settings
 from spanloom.settings.run import Checkpoints, Run
+from spanloom.settings.run_layout import ARRAYS, FACTS, PARTIAL, VOCABULARY, steps_in
 from spanloom.settings.serialize import SettingsError, from_json, to_json
-from spanloom.training.checkpoint_paths import (
-    ARRAYS,
-    FACTS,
-    PARTIAL,
-    VOCABULARY,
-    CheckpointError,
-    clean_up,
-    damaged,
-    delete,
-    heldout_loss,
-    steps_in,
-)
+from spanloom.training.checkpoint_paths import CheckpointError, clean_up, damaged, delete, heldout_loss
 from spanloom.training.integrity import DamagedError, seal, verify
 from spanloom.training.retention import kept
 from spanloom.training.state import TrainState

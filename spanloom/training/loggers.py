@@ -11,7 +11,6 @@ from typing import Any, BinaryIO, Protocol
 from spanloom.pipeline.durable import explain_full_disk, write_file
 
 METRICS_FILE = "metrics.jsonl"
-TENSORBOARD = "tensorboard"
 SCALAR_KINDS = ("train", "eval")
 _BLOCK = 2**16
 

@@ -19,14 +19,15 @@ from spanloom.pipeline.build_workers import default_workers
 from spanloom.pipeline.data import open_data
 from spanloom.pipeline.prefetch import prefetch
 from spanloom.settings.run import Run
-from spanloom.training.checkpoint_paths import CHECKPOINTS, add_heldout_loss, clean_up, latest
+from spanloom.settings.run_layout import CHECKPOINTS, TENSORBOARD
+from spanloom.training.checkpoint_paths import add_heldout_loss, clean_up, latest
 from spanloom.training.checkpoints import CheckpointWriter, Facts, read_facts, restore
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
 from spanloom.training.compiler import keep_freed_memory, return_freed_memory
 from spanloom.training.divergence import all_finite, diverged
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.lock import directory_lock
-from spanloom.training.loggers import METRICS_FILE, TENSORBOARD, Loggers, MetricsFile, TensorBoard
+from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile, TensorBoard
 from spanloom.training.machine import describe_machine, differences, measured_peak
 from spanloom.training.progress import Display, make_display
 from spanloom.training.recorder import Recorder, Speeds, count_tokens

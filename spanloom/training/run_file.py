@@ -5,9 +5,8 @@ from pathlib import Path
 
 from spanloom.pipeline.durable import write_file
 from spanloom.settings.run import Run
+from spanloom.settings.run_layout import RUN_FILE
 from spanloom.settings.serialize import to_json
-
-RUN_FILE = "run.json"
 
 
 def write_run(run: Run, directory: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from spanloom.pipeline.data import PARTS, Data
 from spanloom.settings.compare import changes
 from spanloom.settings.run import Run
-from spanloom.training.checkpoint_paths import CHECKPOINTS
+from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.training.checkpoints import Facts
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.progress import Display, amount

@@ -6,13 +6,15 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from spanloom.conversion.detect import detect
+from spanloom.conversion.errors import ConversionError
 from spanloom.model.params import declare, flatten, unflatten
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
 from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 from spanloom.tasks.span_lengths import span_lengths
-from spanloom.training.checkpoint_paths import is_checkpoint, is_run_directory, open_checkpoint
+from spanloom.training.checkpoint_paths import open_checkpoint
 from spanloom.training.checkpoints import read_facts, restore, vocabulary_inside
 from spanloom.vocabularies.build import build
 
@@ -55,28 +57,22 @@ def find_start(run: Run) -> Found:
     """What `run.start` names, checked against the run's model; no weights are read, so it takes no time.
 
     Raises StartError if it is neither a Spanloom checkpoint nor a Hugging Face folder, or does not fit the model;
-    CheckpointError if it is damaged.
+    CheckpointError or ConversionError if it is damaged.
     """
     path = Path(str(run.start)).expanduser()
-    if is_checkpoint(path) or is_run_directory(path):
-        checkpoint = open_checkpoint(path)
-        theirs = read_facts(checkpoint).run
-        found = Found(checkpoint, True, theirs.model, vocabulary_inside(checkpoint, theirs), theirs)
-    elif (path / "config.json").is_file():
+    try:
+        kind = detect(path)
+    except ConversionError as error:
+        raise StartError(f"start: {error} (nothing is downloaded during training)") from error
+    if kind == "huggingface":
         from spanloom.conversion.huggingface import read_lineage, read_settings
 
         settings = read_settings(path)
         found = Found(path, False, settings.model, settings.vocabulary, read_lineage(path).run)
-    elif path.exists():
-        raise StartError(
-            f"start: {path} is neither a Spanloom run or checkpoint (checkpoints/STEP, or checkpoint.json) nor a "
-            "Hugging Face folder (config.json and model.safetensors)"
-        )
     else:
-        raise StartError(
-            f"start: {path} does not exist. Name a Spanloom run, one of its checkpoints/STEP, or a folder downloaded "
-            "from Hugging Face (nothing is downloaded during training)"
-        )
+        checkpoint = open_checkpoint(path)
+        theirs = read_facts(checkpoint).run
+        found = Found(checkpoint, True, theirs.model, vocabulary_inside(checkpoint, theirs), theirs)
     check_fits(path, found.model, declare(found.model), run.model)
     return found
 

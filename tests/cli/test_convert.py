@@ -2,7 +2,7 @@ import pytest
 
 from spanloom.cli.convert import read_source
 from spanloom.cli.errors import CommandError
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 
 
 def test_there_must_be_something_to_choose_from(tmp_path):
@@ -18,5 +18,5 @@ def test_there_must_be_something_to_choose_from(tmp_path):
 
 
 def test_what_is_nothing_is_said(tmp_path):
-    with pytest.raises(CheckpointError, match="does not exist"):
+    with pytest.raises(ConversionError, match="does not exist"):
         read_source(tmp_path / "absent")

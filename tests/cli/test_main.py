@@ -91,7 +91,7 @@ def test_recipes_has_one_line_each(capsys):
         (["convert", "a"], 2, "Missing"),
         (["convert", "a", "b", "--to", "hf", "--overwrit"], 2, "did you mean --overwrite"),
         (["convert", "/nonexistent", "b", "--to", "hf"], 1, "does not exist"),
-        (["finetune", "--data", "x", "--start", "/nonexistent"], 1, "no such directory"),
+        (["finetune", "--data", "x", "--start", "/nonexistent"], 1, "does not exist"),
     ],
 )
 def test_errors_are_a_clear_message_and_a_code(capfd, argv, code, message):

@@ -6,7 +6,7 @@ import pytest
 from spanloom import recipes
 from spanloom.cli.errors import UsageError
 from spanloom.cli.recipe import RecipeError, find
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.settings.serialize import SettingsError, to_json
 
 pytestmark = pytest.mark.short
@@ -157,7 +157,7 @@ def test_an_empty_name_is_no_recipe():
 
 def test_a_damaged_start_folder_is_no_matter_of_the_command_line(tmp_path):
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"config\.json: is not valid JSON"):
+    with pytest.raises(ConversionError, match=r"config\.json: is not valid JSON"):
         find("finetune").make(data=("a.tsv",), start=str(tmp_path))
     with pytest.raises(UsageError, match="no model size is called 'byt5_tinny'"):
         find("pretrain").make(text=("a.txt",), model="byt5_tinny")

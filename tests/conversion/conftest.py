@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from golden_data import absent
 
-from spanloom.conversion.source import Lineage, Source
+from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.model.params import T5, declare, flatten, unflatten
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import Bytes, Vocabulary
@@ -58,9 +58,9 @@ def tiny() -> Model:
 
 
 @pytest.fixture
-def make_source() -> Callable[..., Source]:
-    def make(model: Model, vocabulary: Vocabulary | None = None, seed: int = 0) -> Source:
-        return Source(model, random_params(model, seed), vocabulary or Bytes(), Lineage(origin="runs/a"))
+def make_source() -> Callable[..., TrainedModel]:
+    def make(model: Model, vocabulary: Vocabulary | None = None, seed: int = 0) -> TrainedModel:
+        return TrainedModel(model, random_params(model, seed), vocabulary or Bytes(), Lineage(origin="runs/a"))
 
     return make
 

@@ -16,10 +16,10 @@ import sentencepiece
 from golden_data import shared_dir
 
 from spanloom.conversion import convert, hf_weights, huggingface, parity
-from spanloom.conversion.convert import ParityError, convert_to_hf, source_from_hf
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.convert import ParityError, convert_to_hf, model_from_hf
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.huggingface import import_hf
-from spanloom.conversion.source import Lineage
+from spanloom.conversion.trained_model import Lineage
 from spanloom.pipeline.durable import StorageError
 from spanloom.settings.run import Run
 from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, Task, TextFiles
@@ -62,7 +62,7 @@ def test_a_filled_folder_is_only_written_into_when_told(tmp_path, tiny, make_sou
     out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"not an earlier export.*--overwrite"):
+    with pytest.raises(ConversionError, match=r"not an earlier export.*--overwrite"):
         convert_to_hf(make_source(tiny), out)
     assert names(out) == ["notes.txt"]
     convert_to_hf(make_source(tiny), out, overwrite=True)
@@ -86,13 +86,13 @@ def test_an_earlier_export_is_replaced_and_other_files_stay(tmp_path, tiny, make
 @pytest.mark.parametrize("name", ["run.json", "checkpoint.json", "checkpoints"])
 def test_a_run_is_never_overwritten(tmp_path, tiny, make_source, name):
     (tmp_path / "out" / name).mkdir(parents=True)
-    with pytest.raises(CheckpointError, match="never replaces"):
+    with pytest.raises(ConversionError, match="never replaces"):
         convert_to_hf(make_source(tiny), tmp_path / "out", overwrite=True)
 
 
 def test_a_file_as_destination_is_refused(tmp_path, tiny, make_source):
     (tmp_path / "out").write_text("")
-    with pytest.raises(CheckpointError, match="is a file"):
+    with pytest.raises(ConversionError, match="is a file"):
         convert_to_hf(make_source(tiny), tmp_path / "out", overwrite=True)
 
 
@@ -194,8 +194,8 @@ def test_a_running_export_of_another_process_is_left_alone(tmp_path, tiny, make_
 
 def test_a_folder_is_not_converted_onto_itself(tmp_path, tiny, make_source):
     convert_to_hf(make_source(tiny), tmp_path / "out")
-    with pytest.raises(CheckpointError, match="is the source itself"):
-        convert_to_hf(source_from_hf(tmp_path / "out"), tmp_path / "out")
+    with pytest.raises(ConversionError, match="is the source itself"):
+        convert_to_hf(model_from_hf(tmp_path / "out"), tmp_path / "out")
 
 
 # ---- the model card ----
@@ -229,7 +229,7 @@ def test_the_card_tells_data_steps_losses_lineage_and_sentinels(tmp_path, tiny, 
     assert mark["step"] == 700
     assert mark["losses"]["training loss"] == "nan"
     assert mark["run"]["name"] == "hist"
-    assert replace(source_from_hf(tmp_path / "out").lineage, losses={}) == replace(lineage, losses={})
+    assert replace(model_from_hf(tmp_path / "out").lineage, losses={}) == replace(lineage, losses={})
 
 
 def test_the_card_says_where_sentencepiece_sentinels_are(tmp_path, tiny, make_source):
@@ -257,7 +257,7 @@ def test_the_card_knows_every_source(tmp_path, tiny, make_source, source, object
 
 
 def test_convert_names_what_it_exports():
-    assert set(convert.__all__) >= {"convert_to_hf", "Report", "source_from_hf"}
+    assert set(convert.__all__) >= {"convert_to_hf", "Report", "model_from_hf"}
 
 
 def test_special_ids_are_those_of_the_vocabulary(tmp_path, tiny, make_source):
@@ -280,9 +280,9 @@ def test_special_ids_are_those_of_the_vocabulary(tmp_path, tiny, make_source):
     tokenizer = json.loads((out / "tokenizer.json").read_text())
     assert tokenizer["model"]["unk_id"] == 1
     assert tokenizer["post_processor"]["special_tokens"]["</s>"]["ids"] == [3]
-    assert source_from_hf(out).vocabulary.path == str(out / "spiece.model")
+    assert model_from_hf(out).vocabulary.path == str(out / "spiece.model")
 
     config = json.loads((out / "config.json").read_text())
     (out / "config.json").write_text(json.dumps(config | {"eos_token_id": 1}))
-    with pytest.raises(CheckpointError, match="eos_token_id is 1; this model has 3"):
-        source_from_hf(out)
+    with pytest.raises(ConversionError, match="eos_token_id is 1; this model has 3"):
+        model_from_hf(out)

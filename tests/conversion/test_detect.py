@@ -4,7 +4,7 @@ import pytest
 
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.conversion.detect import detect
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 
 
 def test_our_own_and_hugging_face_are_told_apart(tmp_path, tiny, make_source):
@@ -37,13 +37,13 @@ def test_what_was_found_instead_is_named(tmp_path, files, message):
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(ConversionError, match=message):
         detect(tmp_path)
 
 
 def test_a_path_that_does_not_exist_or_is_a_file(tmp_path):
     (tmp_path / "model.safetensors").write_text("")
-    with pytest.raises(CheckpointError, match=r"is a file; .*its folder"):
+    with pytest.raises(ConversionError, match=r"is a file; .*its folder"):
         detect(tmp_path / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"does not exist.*model\.safetensors"):
+    with pytest.raises(ConversionError, match=r"does not exist.*model\.safetensors"):
         detect(tmp_path / "modle")

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from spanloom.conversion.convert import convert_to_hf
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.huggingface import read_settings
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 
@@ -66,7 +66,7 @@ def test_rows_equal_to_the_last_bit_are_untrained_too(tmp_path, tiny, make_sourc
 def test_a_damaged_mark_is_refused(tmp_path, tiny, make_source):
     convert_to_hf(make_source(tiny), tmp_path / "out")
     (tmp_path / "out" / "spanloom.json").write_text(json.dumps({"vocabulary": {"sentinels": "mine"}}))
-    with pytest.raises(CheckpointError, match=r"spanloom\.json.*names no vocabulary"):
+    with pytest.raises(ConversionError, match=r"spanloom\.json.*names no vocabulary"):
         read_settings(tmp_path / "out")
 
 
@@ -89,5 +89,5 @@ def test_a_damaged_sentencepiece_model_is_refused(tmp_path, tiny, make_source):
     (folder / "spiece.model").write_bytes(b"\x0a\xff\xff\xff")
     config = json.loads((folder / "tokenizer_config.json").read_text()) | {"tokenizer_class": "T5Tokenizer"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=r"spiece\.model: is not a SentencePiece model"):
+    with pytest.raises(ConversionError, match=r"spiece\.model: is not a SentencePiece model"):
         read_settings(folder)

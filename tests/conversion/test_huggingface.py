@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from spanloom.conversion.convert import convert_to_hf, source_from_hf
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.convert import convert_to_hf, model_from_hf
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.huggingface import import_hf, read_settings
 from spanloom.conversion.parity import different_weights
 from spanloom.model.params import flatten
@@ -59,7 +59,7 @@ def test_round_trip_is_equal_bit_for_bit(tmp_path, tiny, make_source, changes, s
     assert read.vocabulary == source.vocabulary
     assert different_weights(source.params, read.params) == []
     assert all(array.dtype == np.float32 for array in flatten(read.params).values())
-    convert_to_hf(source_from_hf(first), second, max_shard_bytes=shard_bytes)
+    convert_to_hf(model_from_hf(first), second, max_shard_bytes=shard_bytes)
     for path in first.iterdir():
         if path.name not in ("README.md", "spanloom.json"):
             assert (second / path.name).read_bytes() == path.read_bytes(), path.name
@@ -134,7 +134,7 @@ def test_an_equal_head_with_the_flag_is_tied(exported):
 
 def test_an_untied_model_without_a_head_is_refused(exported):
     edit_tensors(exported, lambda tensors: tensors.pop("lm_head.weight"))
-    with pytest.raises(CheckpointError, match=r"config\.json: tie_word_embeddings is false.*lm_head\.weight"):
+    with pytest.raises(ConversionError, match=r"config\.json: tie_word_embeddings is false.*lm_head\.weight"):
         import_hf(exported)
 
 
@@ -153,7 +153,7 @@ def test_copies_of_the_embedding_are_accepted_if_equal(exported):
     edit_tensors(exported, lambda tensors: tensors.update({name: tensors["shared.weight"].copy()}))
     import_hf(exported)
     edit_tensors(exported, lambda tensors: tensors.update({name: tensors["shared.weight"] + 1}))
-    with pytest.raises(CheckpointError, match=f"{name} differs"):
+    with pytest.raises(ConversionError, match=f"{name} differs"):
         import_hf(exported)
 
 
@@ -183,7 +183,7 @@ def test_the_embedding_may_only_be_there_as_a_copy(exported):
 )
 def test_a_config_that_is_not_ours_is_refused(exported, changes, message):
     edit_config(exported, **changes)
-    with pytest.raises(CheckpointError, match=message) as error:
+    with pytest.raises(ConversionError, match=message) as error:
         read_settings(exported)
     assert error.value.path.name == "config.json"
 
@@ -201,22 +201,22 @@ def test_a_config_that_is_not_ours_is_refused(exported, changes, message):
 )
 def test_shapes_that_contradict_the_config_are_refused(exported, changes, message):
     edit_config(exported, **changes)
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(ConversionError, match=message):
         import_hf(exported)
 
 
 def test_a_missing_or_broken_config_is_refused(exported):
     (exported / "config.json").write_text("{ not json")
-    with pytest.raises(CheckpointError, match=r"config\.json: is not valid JSON"):
+    with pytest.raises(ConversionError, match=r"config\.json: is not valid JSON"):
         read_settings(exported)
     (exported / "config.json").unlink()
-    with pytest.raises(CheckpointError, match=r"config\.json: is missing"):
+    with pytest.raises(ConversionError, match=r"config\.json: is missing"):
         read_settings(exported)
 
 
 def test_pickled_weights_are_refused_with_the_way_out(exported):
     (exported / WEIGHTS).rename(exported / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin.*save_pretrained"):
+    with pytest.raises(ConversionError, match=r"pytorch_model\.bin.*save_pretrained"):
         import_hf(exported)
 
 
@@ -225,10 +225,10 @@ def test_a_missing_shard_is_named(tmp_path, tiny, make_source):
     shard = sorted((tmp_path / "out").glob("model-*.safetensors"))[1]
     content = shard.read_bytes()
     shard.unlink()
-    with pytest.raises(CheckpointError, match=f"{shard.name}: is missing"):
+    with pytest.raises(ConversionError, match=f"{shard.name}: is missing"):
         import_hf(tmp_path / "out")
     shard.write_bytes(content[: len(content) // 2])
-    with pytest.raises(CheckpointError, match=f"{shard.name}: cut short"):
+    with pytest.raises(ConversionError, match=f"{shard.name}: cut short"):
         import_hf(tmp_path / "out")
 
 
@@ -238,7 +238,7 @@ def test_an_index_cannot_point_outside_its_folder(tmp_path, tiny, make_source):
     index = json.loads(path.read_text())
     index["weight_map"]["shared.weight"] = "../elsewhere.safetensors"
     path.write_text(json.dumps(index))
-    with pytest.raises(CheckpointError, match="outside its folder"):
+    with pytest.raises(ConversionError, match="outside its folder"):
         import_hf(tmp_path / "out")
 
 
@@ -246,7 +246,7 @@ def test_a_folder_without_tokenizer_is_refused(exported):
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         (exported / name).unlink()
     edit_config(exported, tokenizer_class=...)
-    with pytest.raises(CheckpointError, match=r"no spiece\.model.*--vocabulary"):
+    with pytest.raises(ConversionError, match=r"no spiece\.model.*--vocabulary"):
         read_settings(exported)
 
 
@@ -254,5 +254,5 @@ def test_a_tokenizer_larger_than_the_embedding_is_refused(exported):
     (exported / "spanloom.json").unlink()
     path = exported / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"extra_ids": 200}))
-    with pytest.raises(CheckpointError, match="459 ids, but the embedding only 384"):
+    with pytest.raises(ConversionError, match="459 ids, but the embedding only 384"):
         read_settings(exported)

@@ -13,8 +13,8 @@ from golden_data import golden_dir
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.conversion.huggingface import import_hf, write_folder
 from spanloom.conversion.parity import different_weights
-from spanloom.conversion.source import Lineage, Source
 from spanloom.conversion.t5x_names import from_t5x, model_settings, to_t5x
+from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.model.params import flatten, unflatten
 from spanloom.model.t5 import forward
 from spanloom.settings.model import Model
@@ -41,7 +41,7 @@ MODELS = {
 }
 
 
-def our_logits(source: Source, batch: dict[str, np.ndarray]) -> np.ndarray:
+def our_logits(source: TrainedModel, batch: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(jax.jit(forward, static_argnums=1)(source.params, source.model, batch))
 
 
@@ -51,7 +51,7 @@ def largest(first: np.ndarray, second: np.ndarray, batch: dict[str, np.ndarray])
 
 def test_every_shape_of_model_gives_our_logits(tmp_path, hugging_face):
     sources = {
-        f"{name}-{seed}": Source(model, random_params(model, seed), Bytes(), Lineage("x"))
+        f"{name}-{seed}": TrainedModel(model, random_params(model, seed), Bytes(), Lineage("x"))
         for name, model in MODELS.items()
         for seed in (0, 1)
     }
@@ -71,7 +71,9 @@ def test_every_shape_of_model_gives_our_logits(tmp_path, hugging_face):
 def test_what_transformers_saves_again_is_read_as_the_same_model(tmp_path, hugging_face):
     """transformers 5 writes tie_word_embeddings: true into the config of an untied model; we do not fall for it."""
     names = ("t5_1_0", "t5_1_1", "mt5", "umt5", "tied_umt5")
-    sources = {name: Source(MODELS[name], random_params(MODELS[name], 7), Bytes(), Lineage("x")) for name in names}
+    sources = {
+        name: TrainedModel(MODELS[name], random_params(MODELS[name], 7), Bytes(), Lineage("x")) for name in names
+    }
     batches = {name: random_batch(source.model, 7) for name, source in sources.items()}
     for name, source in sources.items():
         convert_to_hf(source, tmp_path / name)
@@ -81,7 +83,7 @@ def test_what_transformers_saves_again_is_read_as_the_same_model(tmp_path, huggi
         read = import_hf(tmp_path / f"{name}-again")
         assert different_weights(source.params, read.params) == [], name
         assert read.model.tie_embeddings == source.model.tie_embeddings
-        again = Source(read.model, read.params, read.vocabulary, Lineage("x"))
+        again = TrainedModel(read.model, read.params, read.vocabulary, Lineage("x"))
         assert largest(our_logits(source, batches[name]), our_logits(again, batches[name]), batches[name]) == 0
 
 
@@ -90,7 +92,7 @@ def golden_cases() -> dict[str, Path]:
     return {folder.name: folder for folder in folders if (folder / "forward.npz").is_file()}
 
 
-def golden_source(folder: Path) -> tuple[Source, dict]:
+def golden_source(folder: Path) -> tuple[TrainedModel, dict]:
     config = json.loads((folder / "config.json").read_text())
     fixed = {
         ours: config[theirs]
@@ -104,7 +106,7 @@ def golden_source(folder: Path) -> tuple[Source, dict]:
     model = model_settings(config["T5Config"], network=config["network"], name=f"{folder.name}_x", **fixed)
     with np.load(folder / "params.npz") as params:
         flat = from_t5x(dict(params))
-    return Source(model, unflatten(model, flat), Bytes(), Lineage("golden")), config
+    return TrainedModel(model, unflatten(model, flat), Bytes(), Lineage("golden")), config
 
 
 def check_golden(tmp_path: Path, hugging_face, folders: dict[str, Path]) -> None:
@@ -136,7 +138,7 @@ def test_golden_models_give_t5xs_logits_in_transformers(tmp_path, hugging_face):
 
 def test_a_case_of_its_own_goes_through_the_golden_code(tmp_path, hugging_face):
     model = replace(BASE, name="own", num_encoder_layers=1)
-    source = Source(model, random_params(model, 5), Bytes(), Lineage("own"))
+    source = TrainedModel(model, random_params(model, 5), Bytes(), Lineage("own"))
     batch = random_batch(model, 5)
     folder = tmp_path / "golden" / "own"
     folder.mkdir(parents=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.safetensors_file import load, load_rows, read_header
 
 TENSORS = {
@@ -45,7 +45,7 @@ def test_every_truncation_is_refused(path):
     content = path.read_bytes()
     for length in range(len(content)):
         path.write_bytes(content[:length])
-        with pytest.raises(CheckpointError, match=r"x\.safetensors"):
+        with pytest.raises(ConversionError, match=r"x\.safetensors"):
             read_header(path)
 
 
@@ -57,7 +57,7 @@ def test_flipped_bytes_never_crash(path):
         for _ in range(rng.randint(1, 4)):
             changed[rng.randrange(len(content))] = rng.randrange(256)
         path.write_bytes(changed)
-        with contextlib.suppress(CheckpointError):
+        with contextlib.suppress(ConversionError):
             for entry in read_header(path).values():
                 load(entry)
 
@@ -88,11 +88,11 @@ def test_flipped_bytes_never_crash(path):
 )
 def test_headers_that_lie_are_refused(path, header, message):
     write_header(path, header, b"\0" * 8)
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(ConversionError, match=message):
         read_header(path)
 
 
 def test_an_absurd_header_length_is_refused_unread(path):
     path.write_bytes((2**63).to_bytes(8, "little") + b"{}")
-    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+    with pytest.raises(ConversionError, match="not a whole safetensors file"):
         read_header(path)

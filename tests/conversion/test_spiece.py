@@ -7,7 +7,7 @@ import sentencepiece
 from golden_data import shared_dir
 
 from spanloom.conversion import spiece
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_pieces_and_scores_are_sentencepieces(content):
 def test_damaged_models_give_errors_and_nothing_else(content):
     rng = random.Random(0)
     for data in (b"", b"\xff" * 50, b"hello world", content[:1000], content[:-10]):
-        with pytest.raises(CheckpointError, match=r"x\.model"):
+        with pytest.raises(ConversionError, match=r"x\.model"):
             spiece.parse(data, "x.model")
     head = content[:3000]
     for _ in range(300):
@@ -40,5 +40,5 @@ def test_damaged_models_give_errors_and_nothing_else(content):
             changed[rng.randrange(len(head))] = rng.randrange(256)
         try:
             spiece.parse(bytes(changed), "x.model")
-        except CheckpointError:
+        except ConversionError:
             continue

@@ -1,6 +1,6 @@
 import pytest
 
-from spanloom.conversion.errors import CheckpointError
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.staging import check_destination
 
 
@@ -12,7 +12,7 @@ def test_nothing_is_written_among_the_files_of_a_run(tmp_path):
     (run / "stores").mkdir()
     (run / "run.json").touch()
     for inside in ("checkpoints", "checkpoints/11", "checkpoints/10/hf", "checkpoints/10/vocabulary", "stores/hf"):
-        with pytest.raises(CheckpointError, match="among the files of a run"):
+        with pytest.raises(ConversionError, match="among the files of a run"):
             check_destination(run / inside, overwrite=True)
     for beside in ("huggingface", "export/hf"):
         check_destination(run / beside, overwrite=False)

@@ -92,9 +92,9 @@ def test_everything_is_handed_on(tmp_path):
 def test_a_start_that_is_none(tmp_path):
     with pytest.raises(SettingsError, match="fine-tuning needs --start"):
         recipe(data=("p",))
-    with pytest.raises(SettingsError, match="no such directory"):
+    with pytest.raises(SettingsError, match="does not exist"):
         recipe(data=("p",), start=str(tmp_path / "absent"))
-    with pytest.raises(SettingsError, match=r"holds no Spanloom checkpoint.*Hugging Face folder"):
+    with pytest.raises(SettingsError, match=r"is none of these \(it holds nothing\).*Hugging Face folder"):
         recipe(data=("p",), start=str(tmp_path))
     place = checkpoint(tmp_path, quickstart())
     (place / "checkpoint.json").write_text("{}")
@@ -107,12 +107,12 @@ def test_a_hugging_face_folder(tmp_path):
     import jax
 
     from spanloom.conversion.convert import convert_to_hf
-    from spanloom.conversion.source import Lineage, Source
+    from spanloom.conversion.trained_model import Lineage, TrainedModel
     from spanloom.model.params import declare, initialize
 
     model = named("byt5_tiny")
     params = initialize(declare(model), jax.random.key(0))
-    convert_to_hf(Source(model, params, Bytes("google"), Lineage("test")), tmp_path / "hf")
+    convert_to_hf(TrainedModel(model, params, Bytes("google"), Lineage("test")), tmp_path / "hf")
     run = recipe(data=("p",), start=str(tmp_path / "hf"))
     assert run.task.vocabulary == Bytes("google")
     assert replace(run.model, name="", dropout=0.0) == replace(model, name="", dropout=0.0)

@@ -15,9 +15,10 @@ from spanloom.model.params import declare, initialize
 from spanloom.optim.build import build
 from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.run import Checkpoints
+from spanloom.settings.run_layout import steps_in
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training import checkpoints
-from spanloom.training.checkpoint_paths import CheckpointError, add_heldout_loss, latest, open_checkpoint, steps_in
+from spanloom.training.checkpoint_paths import CheckpointError, add_heldout_loss, latest, open_checkpoint
 from spanloom.training.checkpoints import CheckpointWriter, Facts, read_facts, restore, vocabulary_inside
 from spanloom.training.state import TrainState, fresh_state
 

@@ -12,9 +12,10 @@ from tiny_training import MODEL, events, losses, same_arrays, tiny_run, write_te
 
 from spanloom.settings.optimizer import AdamW, Constant, Factors
 from spanloom.settings.run import Checkpoints, Evaluation, Logging
+from spanloom.settings.run_layout import steps_in
 from spanloom.settings.serialize import from_json
 from spanloom.training import checkpoints, loop
-from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint, steps_in
+from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
 from spanloom.training.checkpoints import read_facts, restore
 from spanloom.training.divergence import DivergedError, all_finite
 from spanloom.training.lock import DirectoryInUseError, directory_lock
@@ -260,7 +261,7 @@ def test_a_stop_during_the_last_save_is_not_forgotten(text, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"start": "runs/tpyo"}, "runs/tpyo does not exist"),
+        ({"start": "runs/tpyo"}, "runs/tpyo: does not exist"),
         ({"schedule": Factors("constant * nonsense")}, "nonsense"),
     ],
 )

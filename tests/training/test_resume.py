@@ -10,7 +10,8 @@ import pytest
 from tiny_training import events, finish, kill, last_step, losses, same_arrays, spawn, wait_until, write_text
 
 import spanloom
-from spanloom.training.checkpoint_paths import PARTIAL, latest, steps_in
+from spanloom.settings.run_layout import PARTIAL, steps_in
+from spanloom.training.checkpoint_paths import latest
 from spanloom.training.checkpoints import restore
 
 STEPS = 60

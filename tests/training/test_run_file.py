@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from spanloom.recipes.quickstart import recipe
+from spanloom.settings.run_layout import RUN_FILE
 from spanloom.settings.serialize import from_json
-from spanloom.training.run_file import RUN_FILE, write_run
+from spanloom.training.run_file import write_run
 
 
 @pytest.mark.short

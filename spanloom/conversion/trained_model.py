@@ -28,7 +28,7 @@ class Lineage:
 
 
 @dataclass(frozen=True)
-class Source:
+class TrainedModel:
     """A model to be converted."""
 
     model: Model
