@@ -7,8 +7,7 @@ from typing import assert_never
 import jax
 import jax.numpy as jnp
 
-from spanloom.settings.nearest import nearest
-from spanloom.settings.optimizer import WSD, Constant, Cosine, Factors, Linear, Rsqrt, Schedule
+from spanloom.settings.optimizer import WSD, Constant, Cosine, Factors, Linear, Rsqrt, Schedule, factor_problems
 
 Step = jax.Array | int
 Curve = Callable[[Step], jax.Array]
@@ -99,9 +98,9 @@ def from_factors(settings: Factors, base: float) -> Curve:
     Raises ValueError for an unknown factor name, with the nearest known one, and for a warm-up or period of 0 steps
     in a factor that divides by it.
     """
+    for problem in factor_problems(settings):
+        raise ValueError(problem)
     names = [name.strip() for name in settings.factors.split("*")]
-    for name in names:
-        _check_factor(name, settings)
 
     def rate(step: Step) -> jax.Array:
         step = jnp.maximum(0, jnp.asarray(step) - settings.step_offset)
@@ -111,32 +110,6 @@ def from_factors(settings: Factors, base: float) -> Curve:
         return jnp.maximum(product, settings.min_learning_rate)
 
     return rate
-
-
-def _check_factor(name: str, settings: Factors) -> None:
-    if name not in _FACTORS:
-        near = nearest(name, _FACTORS, count=1, likeness=0.0)[0]
-        hint = f"did you mean {near!r}? " if name else "names are joined by single '*'; "
-        raise ValueError(
-            f"unknown factor {name!r} in schedule factors {settings.factors!r}: {hint}Known: {', '.join(_FACTORS)}"
-        )
-    divisor = _DIVISORS.get(name)
-    if divisor is not None and getattr(settings, divisor) < 1:
-        raise ValueError(
-            f"factor {name!r} needs {divisor} of at least 1, not {getattr(settings, divisor)}; "
-            "set it, or leave the factor out"
-        )
-
-
-_DIVISORS = {
-    "linear_warmup": "warmup_steps",
-    "linear_decay": "warmup_steps",
-    "rsqrt_decay": "warmup_steps",
-    "rsqrt_normalized_decay": "warmup_steps",
-    "decay_every": "steps_per_decay",
-    "cosine_decay": "steps_per_cycle",
-}
-"""The setting that must not be 0 for a factor."""
 
 
 def _linear_decay(step: jax.Array, settings: Factors, base: float) -> jax.Array:

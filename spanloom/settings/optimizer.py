@@ -1,7 +1,10 @@
 """Optimizers and learning-rate schedules as settings. `spanloom.optim.build` turns them into optax."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+from spanloom.settings.nearest import nearest
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,37 @@ class Factors:
     """Subtracted from the step first."""
     min_learning_rate: float = 1e-8
     """Floor of the result."""
+
+
+FACTOR_PERIODS: dict[str, str | None] = {
+    "constant": None,
+    "linear_warmup": "warmup_steps",
+    "linear_decay": "warmup_steps",
+    "rsqrt_decay": "warmup_steps",
+    "rsqrt_normalized_decay": "warmup_steps",
+    "decay_every": "steps_per_decay",
+    "cosine_decay": "steps_per_cycle",
+}
+"""The factors that `Factors` may name, each with the setting it divides by, which must be 1 or more."""
+
+
+def factor_problems(settings: Factors) -> Iterator[str]:
+    """What is wrong with a factor string: unknown names, with the nearest known one, and periods of 0 steps."""
+    for name in dict.fromkeys(name.strip() for name in settings.factors.split("*")):
+        if name not in FACTOR_PERIODS:
+            near = nearest(name, FACTOR_PERIODS, count=1, likeness=0.0)[0]
+            hint = f"did you mean {near!r}? " if name else "names are joined by single '*'; "
+            yield (
+                f"unknown factor {name!r} in schedule factors {settings.factors!r}: {hint}"
+                f"Known: {', '.join(FACTOR_PERIODS)}"
+            )
+            continue
+        period = FACTOR_PERIODS[name]
+        if period is not None and getattr(settings, period) < 1:
+            yield (
+                f"factor {name!r} needs {period} of at least 1, not {getattr(settings, period)}; "
+                "set it, or leave the factor out"
+            )
 
 
 Schedule = Rsqrt | Constant | Linear | Cosine | WSD | Factors

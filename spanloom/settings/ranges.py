@@ -1,7 +1,8 @@
-"""Numbers that no setting may have: NaN and infinity, integers that do not fit, signs and shares out of range."""
+"""Numbers that no setting may have: not finite, too large or small for the device, signs and shares out of range."""
 
 import dataclasses
 import math
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,9 @@ LARGEST_INTEGER = 2**31 - 1
 """Steps, sizes and lengths are int32 on the device."""
 LARGEST_SEED = 2**32 - 1
 """JAX keys take 32 bits of a seed: a larger one would draw the same weights as a smaller one."""
+
+LEAST_FLOAT = 2.0**-126
+"""Smaller numbers are 0 on the device, which computes in float32."""
 
 _ABOVE_0 = (
     "model.norm_epsilon",
@@ -44,12 +48,23 @@ def number_problems(run: Run) -> Iterator[str]:
             yield f"{name} is {value}: must be a finite number"
         elif isinstance(value, int) and abs(value) > largest:
             yield f"{name} is {value}: must be at most {largest}"
+        elif isinstance(value, float) and not name.startswith("task.") and not _fits(value):
+            yield f"{name} is {value}: must be 0 or from {LEAST_FLOAT:.1e} to 3.4e+38 in size, as float32 holds it"
         elif name in _ABOVE_0 and value <= 0:
             yield f"{name} is {value}: must be above 0"
         elif name in _NOT_BELOW_0 and value < 0:
             yield f"{name} is {value}: must be 0 or more"
-        elif name in _BELOW_1 and not 0 <= value < 1:
-            yield f"{name} is {value}: must be at least 0 and below 1"
+        elif name in _BELOW_1 and not 0 <= _float32(value) < 1:
+            yield f"{name} is {value}: must be at least 0 and below 1 (in float32: at most 0.9999999)"
+
+
+def _fits(value: float) -> bool:
+    return value == 0 or LEAST_FLOAT <= abs(value) < 2.0**128 - 2.0**103
+
+
+def _float32(value: float) -> float:
+    number: float = struct.unpack("f", struct.pack("f", value))[0]
+    return number
 
 
 def _numbers(settings: Any, prefix: str) -> Iterator[tuple[str, int | float]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-from spanloom.settings.optimizer import WSD, Cosine, Linear, Rsqrt
+from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear, Rsqrt, factor_problems
 from spanloom.settings.ranges import number_problems
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
@@ -129,6 +129,8 @@ def _task_problems(run: Run) -> Iterator[str]:
 
 def _schedule_problems(run: Run) -> Iterator[str]:
     schedule = run.schedule
+    if isinstance(schedule, Factors):
+        yield from factor_problems(schedule)
     yield from _at_least(1 if isinstance(schedule, Rsqrt) else 0, run, "schedule.warmup_steps")
     if not isinstance(schedule, Linear | Cosine | WSD):
         return
@@ -139,7 +141,12 @@ def _schedule_problems(run: Run) -> Iterator[str]:
     end, name = schedule.decay_steps, "schedule.decay_steps"
     if end is None:
         end, name = run.steps, "steps"
-    if run.steps > 0 and end <= schedule.warmup_steps:
+    if end == 0:
+        yield (
+            f"{name} is 0, so that the schedule {type(schedule).__name__} has no end: "
+            "give --schedule.decay-steps the step at which it is to end"
+        )
+    elif end <= schedule.warmup_steps:
         yield (
             f"{name} is {end} and schedule.warmup_steps {schedule.warmup_steps}: the warm-up must end before the decay "
             f"does; lower schedule.warmup_steps or raise {name}"

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from math import inf, nan
 
@@ -87,3 +88,20 @@ def test_one_message_a_number():
     assert list(number_problems(replace(RUN, task=task))) == [
         "task.objective.mean_span_length is nan: must be a finite number"
     ]
+
+
+@pytest.mark.parametrize("value", [1e39, -1e300, 1e-40, 5e-324])
+def test_floats_must_be_some_that_the_device_has(value):
+    for kind in (Adafactor(), AdamW(), AdamWRMS()):
+        run = replace(RUN, optimizer=kind, schedule=Factors())
+        for name in _numbers_of(run):
+            if type(get(run, name)) is float and not name.startswith("task."):
+                with pytest.raises(SettingsError, match=re.escape(f"{name} is {value}: must be 0 or from 1.2e-38 to")):
+                    put(run, name, value).resolve()
+
+
+def test_a_decay_that_float32_rounds_to_1_is_refused():
+    for name in ("beta1", "beta2"):
+        with pytest.raises(SettingsError, match=f"optimizer.{name} is 0.999999999999: must be at least 0 and below 1"):
+            replace(RUN, optimizer=replace(AdamW(), **{name: 0.999999999999})).resolve()
+    replace(RUN, optimizer=AdamW(beta2=0.9999999)).resolve()

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from spanloom.settings.model import Model
-from spanloom.settings.optimizer import WSD, AdamW, Cosine, Linear, Rsqrt
+from spanloom.settings.optimizer import WSD, AdamW, Cosine, Factors, Linear, Rsqrt
 from spanloom.settings.run import Checkpoints, Evaluation, Logging, Loss, Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, Task, TextFiles
@@ -60,6 +60,13 @@ def test_resolving_twice_changes_nothing_more():
         ({"schedule": Linear(decay_steps=50)}, "learning rate is 0 from schedule.decay_steps = 50"),
         ({"schedule": WSD(decay_share=0.0)}, "schedule.decay_share"),
         ({"schedule": Cosine(end_factor=2.0)}, "schedule.end_factor"),
+        ({"schedule": Linear(), "steps": 0}, "steps is 0, so that the schedule Linear has no end: give"),
+        (
+            {"schedule": WSD(decay_steps=0), "steps": 0},
+            "schedule.decay_steps is 0, so that the schedule WSD has no end",
+        ),
+        ({"schedule": Factors("constant * rsqrt_decai")}, "unknown factor 'rsqrt_decai' .*did you mean 'rsqrt_decay'"),
+        ({"schedule": Factors("linear_warmup", warmup_steps=0)}, "'linear_warmup' needs warmup_steps of at least 1"),
         ({"model": replace(MODEL, vocab_size=300)}, "vocabulary has 384 ids and model.vocab_size is 300: raise"),
         ({"model": replace(MODEL, d_kv=0)}, "model.d_kv is 0"),
         ({"model": replace(MODEL, dropout=1.0)}, "model.dropout is 1.0"),
@@ -95,4 +102,4 @@ def test_what_is_fine_passes():
     replace(RUN, task=replace(TASK, source=PythonDocs(heldout_share=0.0))).resolve()
     replace(RUN, schedule=Linear(decay_steps=50, end_factor=0.1)).resolve()
     replace(RUN, task=replace(TASK, vocabulary=Bytes("google")), model=replace(MODEL, vocab_size=259)).resolve()
-    replace(RUN, steps=0, schedule=Linear(warmup_steps=10)).resolve()
+    replace(RUN, steps=0, schedule=Linear(warmup_steps=10, decay_steps=20, end_factor=0.1)).resolve()
