@@ -72,12 +72,10 @@ def _bytes(folder: Path, tokenizer: Mapping[str, object], entries: Mapping[str, 
     mark = folder / MARK_NAME
     if mark.is_file():
         recorded = safetensors_file.read_json(mark).get("vocabulary")
-        if (
-            isinstance(recorded, dict)
-            and recorded.get("sentinels") in _FIRST
-            and type(recorded.get("extra_ids")) is int
-        ):
-            return Found(Bytes(sentinels=recorded["sentinels"], extra_ids=recorded["extra_ids"]))
+        if isinstance(recorded, dict) and recorded.get("sentinels") in _FIRST:
+            google = recorded.get("google_sentinels", Bytes.google_sentinels)
+            if type(extra_ids := recorded.get("extra_ids")) is int and type(google) is int:
+                return Found(Bytes(recorded["sentinels"], extra_ids, google))
         raise ConversionError(mark, "names no vocabulary of bytes; remove the file to have the sentinels detected")
     extra_ids = tokenizer.get("extra_ids", 125)
     count = extra_ids if type(extra_ids) is int and extra_ids > 0 else 125

@@ -10,9 +10,12 @@ class Bytes:
 
     sentinels: Literal["huggingface", "google", "seqio"] = "huggingface"
     """Ids of the sentinels in order of use: huggingface 259 upwards; google 258 downwards, as the released
-    ByT5 were trained (at most 11 of these can never be text); seqio from the last extra id downwards."""
+    ByT5 were trained (11 of these can never be text); seqio from the last extra id downwards."""
     extra_ids: int = 125
     """Ids after the bytes, kept for sentinels (google uses none)."""
+    google_sentinels: int = 11
+    """google: how many sentinels there are. More than 11 must be accepted here, since text can hold them: the 12th
+    begins private-use characters, the 16th emoji and rare scripts."""
 
 
 @dataclass(frozen=True)

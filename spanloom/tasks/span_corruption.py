@@ -13,6 +13,7 @@ import numpy.typing as npt
 from spanloom.settings.task import SpanCorruption
 from spanloom.tasks.randomness import UInt64Array, hash64, stream64, uniform_below
 from spanloom.tasks.span_lengths import SpanLengths, check_sentinels, noise_counts, span_lengths
+from spanloom.vocabularies.bytes import ByteVocabulary
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 BoolArray = npt.NDArray[np.bool_]
@@ -28,7 +29,11 @@ def lengths_of(objective: SpanCorruption, vocabulary: Vocabulary) -> SpanLengths
     Raises ValueError, with the reason and the fix, where no mask exists or the sentinels do not suffice.
     """
     lengths = span_lengths(objective.inputs_length, objective.noise_density, objective.mean_span_length)
-    check_sentinels(lengths, len(vocabulary.sentinels))
+    if isinstance(vocabulary, ByteVocabulary) and vocabulary.settings.sentinels == "google":
+        accept = f"accept bytes that text can hold: --task.vocabulary.google-sentinels {lengths.num_spans}"
+        check_sentinels(lengths, len(vocabulary.sentinels), accept)
+    else:
+        check_sentinels(lengths, len(vocabulary.sentinels))
     return lengths
 
 

@@ -75,8 +75,8 @@ def span_lengths(inputs_length: int, noise_density: float, mean_span_length: flo
     return SpanLengths(raw_length, inputs_length, targets_length, tokens, spans)
 
 
-def check_sentinels(lengths: SpanLengths, available: int) -> None:
-    """Raise ValueError where examples of these lengths need more sentinels than there are."""
+def check_sentinels(lengths: SpanLengths, available: int, more: str = "a vocabulary with more sentinels") -> None:
+    """Raise ValueError where examples of these lengths need more sentinels than there are. `more` says how to get them."""
     if lengths.num_spans <= available:
         return
     mean = lengths.num_noise_tokens / lengths.num_spans
@@ -84,7 +84,7 @@ def check_sentinels(lengths: SpanLengths, available: int) -> None:
     raise ValueError(
         f"inputs of {lengths.inputs_length} tokens are masked in {lengths.num_spans} spans (mean length {mean:.3g}), "
         f"but the vocabulary has {available} sentinels: use a mean_span_length of about {least_mean}, an inputs_length "
-        f"of about {lengths.inputs_length * available // lengths.num_spans}, or a vocabulary with more sentinels"
+        f"of about {lengths.inputs_length * available // lengths.num_spans}, or {more}"
     )
 
 

@@ -12,8 +12,6 @@ from spanloom.vocabularies.vocabulary import Ids, Int32Array, Vocabulary, Vocabu
 
 _OFFSET = 3
 _BASE_SIZE = 256 + _OFFSET
-# The bytes 0xF5 to 0xFF never occur in UTF-8, so their ids can never be text.
-_NEVER_TEXT = 11
 
 
 class ByteVocabulary(Vocabulary):
@@ -80,7 +78,10 @@ class ByteVocabulary(Vocabulary):
 
 def _size_and_sentinels(settings: Bytes) -> tuple[int, tuple[int, ...]]:
     if settings.sentinels == "google":
-        return _BASE_SIZE, tuple(range(_BASE_SIZE - 1, _BASE_SIZE - 1 - _NEVER_TEXT, -1))
+        count = settings.google_sentinels
+        if not 0 <= count <= 256:
+            raise VocabularyError(f"google_sentinels={count} is no number of bytes: 11 of them can never be text")
+        return _BASE_SIZE, tuple(range(_BASE_SIZE - 1, _BASE_SIZE - 1 - count, -1))
     if settings.extra_ids < 0:
         raise VocabularyError(f"extra_ids={settings.extra_ids} is below 0: ByT5 has 125")
     size = _BASE_SIZE + settings.extra_ids

@@ -63,6 +63,20 @@ def test_rows_equal_to_the_last_bit_are_untrained_too(tmp_path, tiny, make_sourc
     assert read_settings(tmp_path / "out").vocabulary == Bytes(sentinels="google")
 
 
+def test_a_mark_says_how_many_google_sentinels_were_accepted(tmp_path, tiny, make_source):
+    for vocabulary in (Bytes("google"), Bytes("google", google_sentinels=51)):
+        convert_to_hf(make_source(tiny, vocabulary=vocabulary), tmp_path / "out")
+        assert read_settings(tmp_path / "out").vocabulary == vocabulary
+
+
+def test_a_mark_of_before_they_could_be_accepted_is_read(tmp_path, tiny, make_source):
+    convert_to_hf(make_source(tiny, vocabulary=Bytes("google")), tmp_path / "out")
+    mark = json.loads((tmp_path / "out" / "spanloom.json").read_text())
+    del mark["vocabulary"]["google_sentinels"]
+    (tmp_path / "out" / "spanloom.json").write_text(json.dumps(mark))
+    assert read_settings(tmp_path / "out").vocabulary == Bytes("google")
+
+
 def test_a_damaged_mark_is_refused(tmp_path, tiny, make_source):
     convert_to_hf(make_source(tiny), tmp_path / "out")
     (tmp_path / "out" / "spanloom.json").write_text(json.dumps({"vocabulary": {"sentinels": "mine"}}))

@@ -194,3 +194,12 @@ def test_masks_differ_between_neighbouring_keys_and_seeds() -> None:
     for a, b in [*pairwise(masks), (masks[0][:-1], masks[0][1:])]:
         both = (a & b)[:, 100:400].mean()
         assert abs(both - a[:, 100:400].mean() * b[:, 100:400].mean()) < 5 * 0.14 / math.sqrt(a[:, 100:400].size / 3)
+
+
+def test_more_google_sentinels_than_11_are_an_error_unless_accepted() -> None:
+    objective = SpanCorruption(512, 0.15, 3.0)
+    with pytest.raises(
+        ValueError, match=r"28 spans .* 11 sentinels: .* accept .*--task\.vocabulary\.google-sentinels 28"
+    ):
+        lengths_of(objective, build(Bytes("google")))
+    assert lengths_of(objective, build(Bytes("google", google_sentinels=28))).num_spans == 28

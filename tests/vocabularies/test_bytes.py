@@ -18,6 +18,7 @@ TEXTS = ["", "a", "Über die Brücke", "日本語 🙂", "x\x00y\n\t", "\u2047",
         (Bytes("huggingface", extra_ids=10), 269, range(259, 269)),
         (Bytes("seqio", extra_ids=0), 259, range(0)),
         (Bytes("google", extra_ids=0), 259, range(258, 247, -1)),
+        (Bytes("google", google_sentinels=51), 259, range(258, 207, -1)),
     ],
 )
 def test_the_three_conventions(settings: Bytes, size: int, sentinels: range) -> None:
@@ -47,6 +48,15 @@ def test_google_sentinels_can_never_be_text() -> None:
     ids = np.unique(build(Bytes("google")).encode(every))
     assert ids.max() < 248
     assert not set(build(Bytes("google")).sentinels) & set(ids.tolist())
+
+
+def test_more_google_sentinels_are_bytes_that_text_can_hold() -> None:
+    accepted = build(Bytes("google", google_sentinels=16))
+    assert accepted.sentinels[11] in accepted.encode("\U00100000") and accepted.sentinels[15] in accepted.encode("😀")
+    assert not set(accepted.sentinels[:15]) & set(accepted.encode("😀 中文 žluťoučký").tolist())
+    for wrong in (-1, 257):
+        with pytest.raises(VocabularyError, match="11 of them can never be text"):
+            build(Bytes("google", google_sentinels=wrong))
 
 
 def test_decode_drops_what_is_no_text_and_stops_at_the_end() -> None:
