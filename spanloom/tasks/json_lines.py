@@ -15,10 +15,14 @@ def json_rows(file: TextFile, intake: Intake) -> Iterator[tuple[int, dict[str, A
     """
     for block in file.line_blocks():
         for batch in file.decode_block(block):
-            for number, line in batch:
+            batch.reverse()
+            while batch:
+                number, line = batch.pop()
                 row = _parse(line, file.path, number, intake)
                 if row is not None:
-                    yield number, row
+                    rows = [row]
+                    del line, row  # long ones are the caller's alone
+                    yield number, rows.pop()
 
 
 def _parse(line: str, path: str, number: int, intake: Intake) -> dict[str, Any] | None:

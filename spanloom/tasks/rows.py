@@ -56,6 +56,7 @@ def render_all(rows: Iterable[Row], templates: Mapping[str, Template], path: str
             size += len(text)
         count += 1
         if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            del row, texts, text
             yield batch
             batch, size, count = {name: [] for name in templates}, 0, 0
     if count:

@@ -63,20 +63,23 @@ class TextFile:
         pieces = self._all_pieces()
         if not encodings.splits_at_newline_bytes(self.encoding):
             pieces = self._transcoded(pieces)
-        rest: list[bytes] = []  # pieces of a line that is not finished, joined once: a line may be 200 MB long
+        rest = bytearray()  # the beginning of an unfinished line, in one buffer that grows: it may be 200 MB long
         line, offset = 1, self._offset
         for piece in pieces:
             end = piece.rfind(b"\n") + 1
             if not end:
-                rest.append(piece)
+                rest += piece
                 continue
-            raw = b"".join((*rest, piece[:end]))
-            rest = [piece[end:]] if end < len(piece) else []
+            rest += piece[:end]
+            raw = bytes(rest)
+            rest = bytearray(piece[end:])
             del piece
             yield LineBlock(raw, line, offset)
             line, offset = line + raw.count(b"\n"), offset + len(raw)
         if rest:
-            yield LineBlock(b"".join(rest), line, offset)
+            raw = bytes(rest)
+            del rest
+            yield LineBlock(raw, line, offset)
 
     def whole(self) -> str | None:
         """The whole file as one text, line ends made LF; None if it is refused."""
@@ -93,7 +96,9 @@ class TextFile:
         self._count_empty(len(lines) - len(kept))
         texts = self._decode_many([line for _, line in kept])
         if texts is not None:
-            yield list(zip((number for number, _ in kept), texts, strict=True))
+            numbered = list(zip([number for number, _ in kept], texts, strict=True))
+            del lines, kept, texts  # which may be long, while the caller works on its copy
+            yield numbered
             return
         for text, (number, _) in self._decode_slowly(block):
             yield [(number, text)]

@@ -1,14 +1,10 @@
 import errno
-import json
 import os
 import random
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import build_store_process
 import numpy as np
 import pytest
 from build_store_process import build_store, content, start_process
@@ -266,29 +262,3 @@ def test_kills_at_random_moments_leave_a_store_that_is_whole_or_none(tmp_path, w
 @pytest.mark.slow
 def test_many_kills_at_random_moments(tmp_path, write_texts):
     kill_many(tmp_path, write_texts, 40)
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_with_the_corpus(tmp_path):
-    line = json.dumps({"text": "all the novels of the world and then some more " * 200}) + "\n"
-    peaks = []
-    for megabytes in (100, 800):
-        corpus = tmp_path / f"{megabytes}.jsonl"
-        with corpus.open("w") as file:
-            for _ in range(megabytes * 10**6 // len(line)):
-                file.write(line)
-        code = (
-            "import resource\nfrom pathlib import Path\nfrom pipeline_data import text_task\n"
-            "from spanloom.pipeline.store import open_or_build\nfrom spanloom.vocabularies.build import build\n"
-            f"task = text_task({str(corpus)!r})\n"
-            f"open_or_build(task, 'train', Path({str(corpus) + '.store'!r}), build(task.vocabulary))\n"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
-        )
-        environment = {**os.environ, "PYTHONPATH": str(Path(build_store_process.__file__).parent)}
-        ended = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-        )
-        peaks.append(int(ended.stdout) / 1024)
-    print(f"peak memory in MiB: {peaks}")
-    assert peaks[1] < peaks[0] + 100
-    assert peaks[1] < 700
