@@ -1,6 +1,6 @@
 """Exact match: the share of examples whose greedily decoded text is the target's, character by character."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from spanloom.model.decoding import greedy
 from spanloom.settings.model import Model
-from spanloom.vocabularies.vocabulary import Vocabulary
+from spanloom.vocabularies.vocabulary import Ids, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,12 @@ class Prediction:
     """One example as text."""
 
     inputs: str
+    """As the model saw it, cut to its width where the settings say so."""
     target: str
+    """Whole, also where training cut it."""
     prediction: str
+    cut: bool = False
+    """Whether the target, end of sequence included, is longer than what training and the model have room for."""
 
     @property
     def correct(self) -> bool:
@@ -26,27 +30,42 @@ class Prediction:
 
 
 def predictions(
-    params: Any, model: Model, vocabulary: Vocabulary, batches: Iterable[Mapping[str, Any]]
-) -> Iterable[Prediction]:
+    params: Any,
+    model: Model,
+    vocabulary: Vocabulary,
+    batches: Iterable[Mapping[str, Any]],
+    targets: Iterable[Ids],
+) -> Iterator[Prediction]:
     """What the model makes of each example of `batches` (fields as the pipeline makes them; filled-in rows left out).
 
-    At most as many tokens are written as the targets are wide. One program for each shape of batch.
+    `targets` are their whole targets in the same order, without end of sequence: those of the batches may be trimmed
+    (too_long = "trim"), and half an answer is not the answer. At most as many tokens are written as the batches'
+    targets are wide, end of sequence included. One program for each shape of batch.
     """
+    remaining = iter(targets)
     for batch in batches:
-        targets_BxT = np.asarray(batch["decoder_target_tokens"])
         real_B = np.asarray(batch["decoder_loss_weights"]).any(axis=1)
-        inputs_BxS, width = batch["encoder_input_tokens"], targets_BxT.shape[1]
+        inputs_BxS, width = batch["encoder_input_tokens"], np.asarray(batch["decoder_target_tokens"]).shape[1]
         written_BxT = np.asarray(greedy(params, model, inputs_BxS, width, eos_id=vocabulary.eos_id).tokens)
         for row in np.flatnonzero(real_B):
-            inputs = np.trim_zeros(np.asarray(inputs_BxS[row]), "b")
-            yield Prediction(*(vocabulary.decode(ids) for ids in (inputs, targets_BxT[row], written_BxT[row])))
+            inputs, target = np.trim_zeros(np.asarray(inputs_BxS[row]), "b"), next(remaining)
+            asked, wanted, made = (vocabulary.decode(ids) for ids in (inputs, target, written_BxT[row]))
+            yield Prediction(asked, wanted, made, cut=len(target) + 1 > width)
 
 
 def exact_match(
-    params: Any, model: Model, vocabulary: Vocabulary, batches: Iterable[Mapping[str, Any]]
+    params: Any,
+    model: Model,
+    vocabulary: Vocabulary,
+    batches: Iterable[Mapping[str, Any]],
+    targets: Iterable[Ids],
 ) -> tuple[float, list[Prediction]]:
-    """The share of examples that are right, 0 to 1, and all predictions. Raises ValueError if there is no example."""
-    made = list(predictions(params, model, vocabulary, batches))
+    """The share of examples that are right, 0 to 1, and all predictions; see `predictions`.
+
+    Compared is with the whole targets: one that training trimmed counts as wrong, whatever the model writes. Raises
+    ValueError if there is no example.
+    """
+    made = list(predictions(params, model, vocabulary, batches, targets))
     if not made:
         raise ValueError("there are no held-out examples to compare; keep some out of training")
     return sum(prediction.correct for prediction in made) / len(made), made

@@ -30,7 +30,9 @@ def test_counts_examples_whose_text_is_equal():
         made["decoder_loss_weights"] = np.ones((2, 6), np.int32)
     first["decoder_target_tokens"][1] = [*VOCABULARY.encode("no"), 1, 0, 0, 0]
     second["decoder_loss_weights"][1] = 0
-    share, made = exact_match(params, TINY, VOCABULARY, [first, second])
+    rows = [*first["decoder_target_tokens"], second["decoder_target_tokens"][0]]
+    whole = [row[: list(row).index(1)] if 1 in row else row for row in rows]
+    share, made = exact_match(params, TINY, VOCABULARY, [first, second], whole)
     assert share == pytest.approx(2 / 3)
     assert [prediction.correct for prediction in made] == [True, False, True]
     assert [prediction.inputs for prediction in made] == ["abc", "de", "xyz"]
@@ -39,4 +41,18 @@ def test_counts_examples_whose_text_is_equal():
 
 def test_no_examples_is_an_error():
     with pytest.raises(ValueError, match="no held-out examples"):
-        exact_match({}, TINY, VOCABULARY, [])
+        exact_match({}, TINY, VOCABULARY, [], [])
+
+
+def test_a_target_that_was_cut_is_compared_whole():
+    """The model writes all that training kept of the first target; that is not the whole of it."""
+    params = initialize(declare(TINY), jax.random.key(0))
+    made = batch(["abc", "de"])
+    written = np.array(greedy(params, TINY, made["encoder_input_tokens"], 6).tokens)
+    made |= {"decoder_target_tokens": written, "decoder_loss_weights": np.ones((2, 6), np.int32)}
+    text = VOCABULARY.decode(written[0])
+    whole = [VOCABULARY.encode(text + " and more"), VOCABULARY.encode("x")]
+    share, (first, second) = exact_match(params, TINY, VOCABULARY, [made], whole)
+    assert share == 0.0
+    assert (first.target, first.prediction, first.cut) == (text + " and more", text, True)
+    assert (second.target, second.cut) == ("x", False)

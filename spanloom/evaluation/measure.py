@@ -1,0 +1,87 @@
+"""How good a trained model is on the held-out part, in words and numbers: baselines, filled gaps, exact match."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from spanloom.evaluation.baselines import baseline_losses
+from spanloom.evaluation.exact_match import exact_match
+from spanloom.evaluation.fill import fill_examples
+from spanloom.evaluation.heldout import heldout_metrics, make_heldout_step
+from spanloom.evaluation.results import Results
+from spanloom.pipeline.batches import Batch
+from spanloom.pipeline.data import Data
+from spanloom.settings.model import Model
+from spanloom.settings.run import Run
+from spanloom.settings.task import SpanCorruption
+from spanloom.settings.vocabulary import Bytes
+
+
+def measure(run: Run, data: Data, model: Model, params: Any, logged: Mapping[str, float] | None = None) -> Results:
+    """What `run.after` asks for, on the held-out part, which must exist.
+
+    `logged` are held-out losses of these weights, as `heldout_metrics` gives them: they serve where they are of the
+    same batches. Raises ValueError if the held-out part has no target.
+    """
+    assert data.heldout is not None
+    if not isinstance(run.task.objective, SpanCorruption):
+        return _exact_match(run, data, model, params)
+    text, kind = "", ""
+    values: dict[str, float] = {}
+    if run.after.baselines:
+        text, values = _beside_baselines(run, data, _losses(run, data, model, params, logged))
+        kind = "baselines"
+    examples = data.heldout.text_examples(run.after.fills)
+    filled = fill_examples(params, model, data.vocabulary, examples, data.lengths["decoder"])
+    return Results(text, kind, values, tuple(map(tuple, filled)))
+
+
+def _batches(run: Run, data: Data) -> Iterator[Batch]:
+    """The held-out batches that the loop evaluates on."""
+    assert data.heldout is not None
+    return data.heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
+
+
+def _losses(run: Run, data: Data, model: Model, params: Any, logged: Mapping[str, float] | None) -> Mapping[str, float]:
+    tokens = float(sum(batch["decoder_loss_weights"].sum() for batch in _batches(run, data)))
+    if logged is not None and logged["heldout_tokens"] == tokens:
+        return logged
+    return heldout_metrics(make_heldout_step(model, data.vocabulary), params, _batches(run, data))
+
+
+def _beside_baselines(run: Run, data: Data, losses: Mapping[str, float]) -> tuple[str, dict[str, float]]:
+    """The model's losses beside those of the baselines, in words; these as numbers."""
+    baselines = baseline_losses(data.train.store.blocks(), _batches(run, data), data.vocabulary)
+    rows = {"this model": (losses["heldout_loss"], losses["heldout_text_loss"])}
+    for name in ("bigram", "unigram"):
+        rows[f"{name} model"] = (baselines[name].loss, baselines[name].text_loss)
+    unit = "byte" if isinstance(run.task.vocabulary, Bytes) else "token"
+    lines = [
+        f"held-out loss in nats, on the same {losses['heldout_tokens']:,.0f} target tokens (sentinels and ends of "
+        "sequence cost the baselines nothing):",
+        f"{'':<16}{'a target token':>16}{'a text ' + unit + ' alone':>20}",
+        *(f"  {name:<14}{loss:>16.4f}{text_loss:>20.4f}" for name, (loss, text_loss) in rows.items()),
+    ]
+    values = {
+        f"{name}_{kind}": getattr(baselines[name], kind)
+        for name in ("unigram", "bigram")
+        for kind in ("loss", "text_loss")
+    }
+    return "\n".join(lines), values
+
+
+def _exact_match(run: Run, data: Data, model: Model, params: Any) -> Results:
+    """The share of held-out examples that are right, with some of them."""
+    assert data.heldout is not None
+    whole = map(data.heldout.raw, range(data.heldout.num_examples))
+    share, made = exact_match(params, model, data.vocabulary, _batches(run, data), whole)
+    right, cut = (sum(getattr(prediction, name) for prediction in made) for name in ("correct", "cut"))
+    lines = [f"exact match on {len(made):,} held-out examples: {share:.1%} ({right:,} right)"]
+    if cut:
+        lines.append(
+            f"  {cut:,} of their targets were cut to {data.lengths['decoder']} tokens for training; compared is with "
+            "the whole ones, which the model has no room to write (a larger task.objective.targets_length gives it)"
+        )
+    for prediction in made[:: max(len(made) // max(run.after.fills, 1), 1)][: run.after.fills]:
+        verdict = "right" if prediction.correct else f"wrong, not {prediction.target!r}"
+        lines.append(f"  {prediction.inputs!r} -> {prediction.prediction!r} ({verdict})")
+    return Results("\n".join(lines), "exact_match", {"exact_match": share, "examples": float(len(made))})
