@@ -9,9 +9,13 @@ from spanloom.pipeline.data import PARTS, Data
 from spanloom.settings.compare import changes
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
+from spanloom.settings.task import SpanCorruption
 from spanloom.training.checkpoints import Facts
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.progress import Display, amount
+
+MOST_EPOCHS = 4
+"""So often may text be repeated in pretraining with little loss against new text (Muennighoff et al. 2023)."""
 
 
 def say_data(display: Display, run: Run, data: Data) -> None:
@@ -25,6 +29,22 @@ def say_data(display: Display, run: Run, data: Data) -> None:
         f"data: {data.train.num_examples:,} training examples of {data.lengths['encoder']} + "
         f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size} are {epochs:.3g} epochs"
     )
+    _warn_of_repeats(display, run, data.train.num_examples)
+
+
+def _warn_of_repeats(display: Display, run: Run, examples: int) -> None:
+    """That a batch, or the whole run, sees the same examples again and again."""
+    epochs = run.steps * run.batch_size / examples
+    if run.batch_size > examples:
+        display.warn(
+            f"one batch takes {run.batch_size:,} examples and there are {examples:,}: every batch holds each of them "
+            f"{run.batch_size / examples:.3g} times. More data helps, or a smaller --batch-size (at most {examples:,})"
+        )
+    elif epochs > MOST_EPOCHS and isinstance(run.task.objective, SpanCorruption):
+        display.warn(
+            f"every text is read {epochs:.3g} times, masked anew each time: beyond about {MOST_EPOCHS} readings the "
+            "same text teaches less and less. More text helps, or fewer --steps; watch the held-out loss"
+        )
 
 
 def say_model(display: Display, run: Run, parameters: int) -> None:
