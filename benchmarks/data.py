@@ -10,6 +10,7 @@ not. The best of three builds counts, since other work disturbs.
 """
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -71,11 +72,11 @@ class Spent:
     cpu: float
 
 
-def timed(function: Callable[[], object]) -> Spent:
-    """Wall and CPU seconds of one call."""
+def timed(function: Callable[[], Data]) -> tuple[Spent, Data]:
+    """Wall and CPU seconds of one call, and what it returns."""
     wall, cpu = time.perf_counter(), time.process_time()
-    function()
-    return Spent(time.perf_counter() - wall, time.process_time() - cpu)
+    data = function()
+    return Spent(time.perf_counter() - wall, time.process_time() - cpu), data
 
 
 def documents_of(texts: Iterable[str], characters: int, path: Path) -> TextFiles:
@@ -103,8 +104,8 @@ def measure_build(setting: Setting, source: Source, directory: Path, times: int 
     opened: list[Data] = []
     best = Spent(math.inf, math.inf)
     for number in range(times):
-        folder = directory / str(number)
-        spent = timed(lambda folder=folder: opened.append(open_data(run, folder, warn=lambda _: None)))
+        spent, data = timed(functools.partial(open_data, run, directory / str(number), warn=lambda _: None))
+        opened.append(data)
         best = min(best, spent, key=lambda spent: spent.cpu)
     stores = [part.store for part in (opened[0].train, opened[0].heldout) if part is not None]
     megabytes = sum(store.text_bytes for store in stores) / 1e6
