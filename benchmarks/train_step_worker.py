@@ -36,6 +36,10 @@ def spanloom_contender(
     model: str, shape: tuple[int, int, int], scan_layers: bool, dtype: str
 ) -> tuple[Step, dict[str, Any]]:
     """The training step as `spanloom train` runs it: Adafactor, T5's schedule, donated state, all its metrics."""
+    from spanloom.training.memory import keep_freed_memory, return_freed_memory
+
+    keep_freed_memory()  # as spanloom train does, first of all
+
     import jax
 
     from spanloom.model.params import declare, initialize
@@ -43,11 +47,9 @@ def spanloom_contender(
     from spanloom.optim.build import build, learning_rate
     from spanloom.settings.optimizer import Adafactor, Rsqrt
     from spanloom.settings.run import Loss
-    from spanloom.training.compiler import keep_freed_memory, return_freed_memory
     from spanloom.training.state import fresh_state
     from spanloom.training.step import make_train_step
 
-    keep_freed_memory()  # as spanloom train does
     config = named(model, scan_layers=scan_layers, dtype=dtype)
     specs = declare(config)
     optimizer = build(Adafactor(), Rsqrt(), specs)

@@ -23,12 +23,12 @@ from spanloom.settings.run_layout import CHECKPOINTS, TENSORBOARD
 from spanloom.training.checkpoint_paths import add_heldout_loss, clean_up, latest
 from spanloom.training.checkpoints import CheckpointWriter, Facts, read_facts, restore
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
-from spanloom.training.compiler import keep_freed_memory, return_freed_memory
 from spanloom.training.divergence import all_finite, diverged
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.lock import directory_lock
 from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile, TensorBoard
 from spanloom.training.machine import describe_machine, differences, measured_peak
+from spanloom.training.memory import return_freed_memory
 from spanloom.training.progress import Display, make_display
 from spanloom.training.recorder import Recorder, Speeds, count_tokens
 from spanloom.training.run_file import write_run
@@ -59,7 +59,6 @@ def train(run: Run, directory: Path, *, display: Display | None = None, accepted
         stack.enter_context(directory_lock(directory))
         clean_up(directory / CHECKPOINTS)
         stop = stack.enter_context(stop_signals())
-        keep_freed_memory()
         cache = enable_compile_cache()
         machine, device = describe_machine(), jax.devices()[0]
         write_run(run, directory)

@@ -72,7 +72,9 @@ def test_nothing_there(trained, tmp_path):
     _, run, _ = trained
     with pytest.raises(StartError, match="does not exist"):
         load_start(starting(run, tmp_path / "absent"))
-    with pytest.raises(StartError, match="a Spanloom run directory, a Spanloom checkpoint or a Hugging Face folder is needed"):
+    with pytest.raises(
+        StartError, match="a Spanloom run directory, a Spanloom checkpoint or a Hugging Face folder is needed"
+    ):
         load_start(starting(run, tmp_path))
 
 
