@@ -1,0 +1,103 @@
+"""The endless order of packed rows: any row by its window and its number there, with nothing to remember."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from spanloom.pipeline.packing import WINDOW, IntArray, Packs, pack_windows
+
+_IN_STEP = 8
+"""Windows planned together; which ones never changes a plan."""
+
+Lengths = Callable[[int, int], IntArray]
+"""(first draw, count) to the lengths of those draws, (count, features)."""
+
+
+class Position(NamedTuple):
+    """Where in the packed rows a run stands."""
+
+    window: int
+    """Window of draws."""
+    row: int
+    """Next row of it."""
+
+
+START = Position(0, 0)
+"""Before the first row."""
+
+
+@dataclass(frozen=True, eq=False)
+class PackedOrder:
+    """Rows of packed draws. Window w is draws w * window to (w + 1) * window - 1, packed on its own.
+
+    Which rows come after a position follows from the lengths of the draws alone: never from what was taken before, by
+    whom, or in how many steps.
+    """
+
+    lengths: Lengths
+    """Lengths of draws, from the store: planning reads no token."""
+    slots: tuple[int, ...]
+    """Room of each feature in a row."""
+    max_segments: int | None = None
+    """Most examples in a row."""
+    num_draws: int | None = None
+    """Draws there are; None: endless."""
+    window: int = WINDOW
+    """Draws packed together."""
+
+    _planned: dict[int, tuple[Packs, ...]] = field(default_factory=dict, init=False, repr=False)
+    """The group of windows planned last: a memory for speed alone."""
+
+    def take(self, position: Position, count: int) -> tuple[Packs, Position]:
+        """`count` rows from a position on, fewer at the end of the data, with the numbers of their draws; what follows.
+
+        Raises ValueError for a position that is none.
+        """
+        window, row = position
+        parts: list[Packs] = []
+        missing = count
+        while missing > 0 and self._draws_of(window):
+            packs = self._plan(window)
+            if not 0 <= row <= len(packs):
+                raise ValueError(f"window {window} has {len(packs)} rows, so that row {row} is no position in it")
+            part = packs.rows(row, min(row + missing, len(packs)))
+            parts.append(Packs(part.examples + window * self.window, part.offsets))
+            missing -= len(part)
+            row += len(part)
+            if row == len(packs):
+                window, row = window + 1, 0
+        return _joined(parts), Position(window, row)
+
+    def _plan(self, window: int) -> Packs:
+        group, number = divmod(window, _IN_STEP)
+        plans = self._planned.get(group)
+        if plans is None:
+            plans = self._plan_group(range(group * _IN_STEP, (group + 1) * _IN_STEP))
+            self._planned.clear()
+            self._planned[group] = plans
+        return plans[number]
+
+    def _plan_group(self, group: range) -> tuple[Packs, ...]:
+        """Plans of these windows, as far as there are draws; a short last one has a shape of its own."""
+        first, count = group.start * self.window, sum(self._draws_of(window) for window in group)
+        lengths_NxF = self.lengths(first, count)
+        whole = count // self.window * self.window
+        plans: tuple[Packs, ...] = ()
+        for part in (lengths_NxF[:whole].reshape(-1, self.window, len(self.slots)), lengths_NxF[None, whole:]):
+            if part.size:
+                plans += pack_windows(part, self.slots, self.max_segments)
+        return plans
+
+    def _draws_of(self, window: int) -> int:
+        first = window * self.window
+        return self.window if self.num_draws is None else min(max(self.num_draws - first, 0), self.window)
+
+
+def _joined(parts: Sequence[Packs]) -> Packs:
+    if len(parts) == 1:
+        return parts[0]
+    counts = np.concatenate([np.diff(part.offsets) for part in parts] or [np.empty(0, np.int64)])
+    examples = np.concatenate([part.examples for part in parts] or [np.empty(0, np.int64)])
+    return Packs(examples, np.concatenate([[0], np.cumsum(counts)]))
