@@ -170,7 +170,7 @@ class _Meter:
         self._name = task.name
         self._splits = " and ".join(part.split for part in parts)
         self._progress = progress
-        self._report = next((part.report for part in parts if part.split == "train"), parts[0].report)
+        self._reports = [part.report for part in parts]
         self._source_bytes = source_bytes(task.source, [part.split for part in parts])
         self._start = time.monotonic()
         self._examples = self._text_bytes = self._tokens = self._made_bytes = self._made_tokens = 0
@@ -195,5 +195,5 @@ class _Meter:
 
     def _left(self, seconds: float) -> float:
         """The text ahead in proportion to that behind, of which some is read but not tokenized."""
-        read = self._report.file_bytes
-        return seconds * (self._source_bytes - read) / read if read and self._source_bytes else math.nan
+        read = min(sum(report.file_bytes for report in self._reports), self._source_bytes)
+        return seconds * (self._source_bytes - read) / read if read else math.nan

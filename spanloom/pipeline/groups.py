@@ -81,7 +81,7 @@ class _Collector:
 
     def end(self) -> Iterator[Group]:
         """The group that is begun, if any."""
-        if not self._documents:
+        if not any(self._documents.values()):
             return
         group = Group(self._split, self._number, self._documents, self._size)
         self._number += 1

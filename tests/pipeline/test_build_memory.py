@@ -21,6 +21,10 @@ task = text_task(sys.argv[1])
 directories = {split: Path(sys.argv[1] + "." + split) for split in ("train", "heldout")}
 open_or_build_all(task, directories, build(task.vocabulary), workers=int(sys.argv[2]))
 """
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux says what is a process's own"),
+]
 LIMIT = 1e9 / 2**20
 
 
@@ -52,18 +56,15 @@ def write_lines(path: Path, megabytes: int) -> Path:
     return path
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
     small, large = (peak_of_build(write_lines(tmp_path / f"{size}.jsonl", size), 1) for size in (100, 800))
     assert large < small + 100 and large < 400
 
 
-@pytest.mark.slow
 def test_memory_of_several_processes(tmp_path):
     assert peak_of_build(write_lines(tmp_path / "a.jsonl", 500), 3) < LIMIT
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["txt", "jsonl"])
 @pytest.mark.parametrize("letters", ["0123456789", "水と火 книга "])
 def test_a_line_of_200_mb(tmp_path, ending, letters):

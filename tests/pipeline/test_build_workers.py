@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -55,6 +56,17 @@ def test_progress_is_over_all_processes(tmp_path, write_texts):
     assert (last.examples, last.text_bytes, last.tokens) == (store.num_rows, store.text_bytes, store.num_tokens)
     assert (last.shards, last.finished) == (len(store.meta["shards"]), True)
     assert 0 < last.bytes_per_second < last.tokens_per_second and last.seconds_left == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_left_is_known_where_held_out_files_are_read_too(tmp_path, write_texts, workers):
+    task = text_task(write_texts(sentences(200)))
+    held_out = write_texts(sentences(100, seed=1), "held.jsonl")
+    task = replace(task, source=replace(task.source, heldout_files=(held_out,)))
+    told = []
+    build_parts(task, tmp_path / "a", workers=workers, progress=told.append)
+    assert told[0].seconds_left > 0 and told[-1].seconds_left == 0
+    assert told[-1].split == "train and heldout" and told[-1].examples == 300
 
 
 def test_text_of_one_shard_starts_no_process(tmp_path, write_texts, monkeypatch):

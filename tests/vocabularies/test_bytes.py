@@ -40,6 +40,12 @@ def test_encode_is_utf8_plus_three_and_round_trips() -> None:
         rows = vocabulary.encode_batch(batch)
         assert [row.tolist() for row in rows] == [vocabulary.encode(text).tolist() for text in batch]
         assert all(row.dtype == np.int32 for row in rows)
+        for end in (None, 1):
+            ids, lengths = vocabulary.encode_utf8([text.encode() for text in batch], np.uint16, end)
+            expected = [[*row.tolist(), end] if end and len(row) else row.tolist() for row in rows]
+            assert ids.tolist() == [token for row in expected for token in row]
+            assert lengths.tolist() == [len(row) for row in expected]
+            assert (ids.dtype, lengths.dtype) == (np.uint16, np.int64)
 
 
 @pytest.mark.short

@@ -73,6 +73,19 @@ def test_batches_equal_single_texts(plain: str) -> None:
     assert vocabulary.encode_batch([]) == []
 
 
+@pytest.mark.short
+@pytest.mark.parametrize("end", [None, 1])
+def test_utf8_is_encoded_as_text_is(plain: str, end: int | None) -> None:
+    vocabulary = build(SentencePiece(plain))
+    for texts in (["", "fox", "the <extra_id_3> dög", "  many   spaces\n", " ", "nul \0 kept", "水"], [""], []):
+        rows = [row.tolist() for row in vocabulary.encode_batch(texts)]
+        rows = [[*row, end] if end and row else row for row in rows]
+        ids, lengths = vocabulary.encode_utf8([text.encode() for text in texts], np.uint16, end)
+        assert ids.tolist() == [token for row in rows for token in row]
+        assert lengths.tolist() == [len(row) for row in rows]
+        assert (ids.dtype, lengths.dtype) == (np.uint16, np.int64)
+
+
 @pytest.mark.parametrize("mark", ["", "\u2581"])
 @pytest.mark.parametrize("kind", ["auto", "pieces"])
 def test_a_model_with_sentinels_of_its_own(tmp_path: Path, mark: str, kind: str) -> None:
