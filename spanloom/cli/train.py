@@ -66,9 +66,10 @@ def start_run(command: Command, words: Sequence[str]) -> None:
     from spanloom.training.memory import keep_freed_memory
 
     keep_freed_memory()  # before what is imported here starts threads
+    from spanloom.pipeline.build_workers import default_workers
     from spanloom.training.loop import train as train_loop
 
-    if not train_loop(start.run, start.directory, accepted=start.accepted):
+    if not train_loop(start.run, start.directory, accepted=start.accepted, workers=default_workers()):
         print("stopped; the same command goes on", flush=True)
         return
     from spanloom.cli.closing import close_run

@@ -7,7 +7,9 @@ documents of one shard, and each of them those of another.
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -23,6 +25,7 @@ from spanloom.tasks.heldout import Split
 MOST_WORKERS = 16
 """One reader keeps no more than about so many busy."""
 
+_MADE_HERE = 2  # shards of a part: 64 MiB
 _SECONDS_TO_END = 10.0
 
 Shard = tuple[Split, int, Entry]
@@ -45,21 +48,20 @@ def make_shards(
 ) -> Iterator[Shard]:
     """Makes the shard of each group, with several `workers` in any order.
 
-    The first shard is made here, so that small text, for which they would cost more than they save, starts no
-    processes. They hold the files of `locks` open, so that these stay locked until the last of them has ended.
+    The first shards of each part are made here, so that small text, for which they would cost more than they save,
+    starts no processes. They hold the files of `locks` open, so that these stay locked until the last of them has ended.
     Raises what making a shard raises, and WorkerError where a process was killed; the others then end.
     """
     remaining = iter(groups)
     for group in remaining:
-        yield group.split, group.number, makers[group.split].make(group, tell)
-        if workers > 1:
+        if workers > 1 and group.number >= _MADE_HERE:
             break
-    second = next(remaining, None)
-    if second is None:
+        yield group.split, group.number, makers[group.split].make(group, tell)
+    else:
         return
     with _Workers(workers, makers, tell, locks) as pool:
-        yield from pool.hand_over(second)
-        del second, group
+        yield from pool.hand_over(group)
+        del group
         for group in remaining:
             yield from pool.hand_over(group)
         yield from pool.finish()
@@ -165,10 +167,20 @@ def _work(connection: Connection, makers: Mapping[Split, ShardMaker], _locks: li
             except ConnectionError:
                 return
             except Exception as error:
-                connection.send(error)
+                connection.send(_as_sent(error))
             else:
                 connection.send(shard)
             del group
+
+
+def _as_sent(error: Exception) -> Exception:
+    """The error with where it happened, as the reader can raise it: some cannot be taken apart and put together."""
+    error.add_note("in a process that makes shards:\n" + "".join(traceback.format_exception(error)))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _ended(worker: _Worker) -> WorkerError:

@@ -15,7 +15,6 @@ from spanloom.model.loss import expected_initial_loss
 from spanloom.model.params import declare, initialize, num_params
 from spanloom.optim.build import build as build_optimizer
 from spanloom.optim.build import learning_rate
-from spanloom.pipeline.build_workers import default_workers
 from spanloom.pipeline.data import open_data
 from spanloom.pipeline.prefetch import prefetch
 from spanloom.settings.run import Run
@@ -40,12 +39,15 @@ from spanloom.training.state import TrainState, fresh_state
 from spanloom.training.step import make_train_step
 
 
-def train(run: Run, directory: Path, *, display: Display | None = None, accepted: Collection[str] = ()) -> bool:
+def train(
+    run: Run, directory: Path, *, display: Display | None = None, accepted: Collection[str] = (), workers: int = 1
+) -> bool:
     """Train `run` in `directory`, going on from its last checkpoint if it has one.
 
     Returns True once the last step is done, False if Ctrl-C or SIGTERM ended it earlier, with everything saved. The
     settings are taken as they are: refusing to go on with other ones than before is `spanloom.cli`'s part. Other data
     under the same settings are refused here, unless `accepted` (dotted fields) has "task.source" or "task.vocabulary".
+    Up to `workers` processes build missing stores (see `spanloom.pipeline.build_workers`).
 
     Raises DivergedError on a NaN, CheckpointError on a damaged or unwritable checkpoint, ChangedDataError,
     DirectoryInUseError if another process trains there, and what reading the data raises.
@@ -79,7 +81,7 @@ def train(run: Run, directory: Path, *, display: Display | None = None, accepted
             directory,
             vocabulary=vocabulary,
             progress=display.building,
-            workers=default_workers(),
+            workers=workers,
             warn=display.warn,
         )
         other = changed_parts(checkpoint, facts, run, data, accepted) if checkpoint and facts else []

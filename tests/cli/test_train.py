@@ -20,7 +20,7 @@ class Loop(types.ModuleType):
         self.calls = []
         self.finishes = True
 
-    def train(self, run, directory, *, accepted=()):
+    def train(self, run, directory, *, accepted=(), workers=1):
         self.calls.append((run, directory))
         place = directory / "checkpoints" / str(run.steps)
         place.mkdir(parents=True, exist_ok=True)
