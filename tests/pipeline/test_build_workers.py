@@ -15,6 +15,7 @@ from pipeline_data import pair_task, sentences, text_task
 
 from spanloom.pipeline import build_workers
 from spanloom.pipeline.build_workers import default_workers
+from spanloom.pipeline.durable import StorageError
 from spanloom.pipeline.store import open_or_build_all
 from spanloom.tasks.read_report import BadInputError
 from spanloom.vocabularies.build import build
@@ -101,6 +102,17 @@ def test_an_error_inside_a_process_arrives_and_ends_the_others(tmp_path, write_t
     with pytest.raises(IsADirectoryError, match=r"shard-00015"):
         build_store(corpus, tmp_path / "a", workers=2)
     assert not (tmp_path / "a").exists() and not multiprocessing.active_children()
+
+
+def test_an_error_that_cannot_be_sent_is_told_in_words():
+    sent = build_workers._as_sent(BadInputError("a.txt:1", "broken", "Mend it"))
+    assert (type(sent), str(sent)) == (RuntimeError, "BadInputError: a.txt:1: broken. Mend it.")
+    try:
+        raise StorageError("no room")
+    except StorageError as error:
+        sent = build_workers._as_sent(error)
+    assert (type(sent), str(sent)) == (StorageError, "no room")
+    assert "test_build_workers.py" in sent.__notes__[0]
 
 
 def children_of(process: subprocess.Popen, number: int) -> list[psutil.Process]:
