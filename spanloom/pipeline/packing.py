@@ -124,7 +124,7 @@ def _fit(
         for feature in range(features):
             room[feature][every_window, row_W] -= lengths_FxW[feature]
         rows_NxW[example] = row_W
-        opened = max(opened, min(int(row_W.max()) + 1, examples - 1))
+        opened = max(opened, min(int(row_W.max(initial=0)) + 1, examples - 1))
     return rows_NxW.T
 
 

@@ -50,6 +50,7 @@ def bounds_of(schedule: Schedule, rates: np.ndarray) -> list[float]:
 
 
 @pytest.mark.short
+@settings(deadline=None)
 @given(rates_of_tasks, seeds, st.integers(0, 2**50), st.lists(st.integers(0, 40), min_size=1, max_size=6))
 def test_any_split_of_the_draws_gives_the_same_draws(rates, seed, first, counts):
     schedule = schedule_of(rates, seed)
@@ -61,6 +62,7 @@ def test_any_split_of_the_draws_gives_the_same_draws(rates, seed, first, counts)
 
 
 @pytest.mark.short
+@settings(deadline=None)
 @given(rates_of_tasks, seeds, st.integers(0, 2**50))
 def test_what_was_drawn_before_is_what_counting_finds(rates, seed, first):
     schedule = schedule_of(rates, seed)
@@ -72,6 +74,7 @@ def test_what_was_drawn_before_is_what_counting_finds(rates, seed, first):
     np.testing.assert_array_equal(schedule.counts(first + 200), counts)
 
 
+@settings(deadline=None)
 @given(rates_of_tasks, seeds, st.integers(0, 2**50))
 def test_a_draw_is_found_by_its_task_and_number(rates, seed, first):
     schedule = schedule_of(rates, seed)
@@ -79,7 +82,7 @@ def test_a_draw_is_found_by_its_task_and_number(rates, seed, first):
         assert schedule.draw_of(task, before) == first + i
 
 
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(rates_of_tasks)
 def test_the_bound_of_three_holds_for_all_rates(rates):
     bounds = bounds_of(schedule_of(rates), np.array(rates))

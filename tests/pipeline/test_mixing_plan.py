@@ -18,6 +18,7 @@ def check_counts(plan: MixingPlan, first: int, count: int) -> None:
         counts[task] += 1
 
 
+@settings(deadline=None)
 @given(tasks_with_limits, st.integers(0, 99))
 def test_until_the_last_every_task_is_used_up_exactly(tasks, seed):
     rates, limits = zip(*tasks, strict=True)
@@ -30,6 +31,7 @@ def test_until_the_last_every_task_is_used_up_exactly(tasks, seed):
     ]
 
 
+@settings(deadline=None)
 @given(tasks_with_limits, st.integers(0, 99))
 def test_the_first_task_that_runs_out_ends_it(tasks, seed):
     rates, limits = zip(*tasks, strict=True)
@@ -41,6 +43,7 @@ def test_the_first_task_that_runs_out_ends_it(tasks, seed):
     np.testing.assert_array_equal(plan.draws(0, 10**6)[0], drawn[:-1])
 
 
+@settings(deadline=None)
 @given(tasks_with_limits, st.integers(0, 300), st.lists(st.integers(0, 50), max_size=8))
 def test_any_split_gives_the_same_draws(tasks, first, counts):
     plan = plan_of(*zip(*tasks, strict=True))

@@ -28,6 +28,7 @@ def used(packs: Packs, lengths_NxF: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.short
+@settings(deadline=None)
 @given(windows(), st.none() | st.integers(1, 4))
 def test_rows_hold_every_example_once_and_no_more_than_fits(lengths, max_segments):
     for window, packs in zip(lengths, pack_windows(lengths, SLOTS, max_segments), strict=True):
@@ -39,7 +40,7 @@ def test_rows_hold_every_example_once_and_no_more_than_fits(lengths, max_segment
             assert (np.diff(part) > 0).all()
 
 
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(windows(), st.none() | st.integers(1, 4))
 def test_never_more_rows_than_first_fit_and_next_fit(lengths, max_segments):
     room = SLOTS if max_segments is None else (*SLOTS, max_segments)
@@ -58,6 +59,7 @@ def test_a_window_where_best_fit_alone_would_lose():
     np.testing.assert_array_equal(ours, np.minimum(best, first))
 
 
+@settings(deadline=None)
 @given(windows(max_windows=4))
 def test_a_window_is_packed_alike_whatever_is_planned_with_it(lengths):
     for window, packs in zip(lengths, pack_windows(lengths, SLOTS), strict=True):
@@ -81,6 +83,7 @@ def plain_fit(lengths: list[tuple[int, int]], rule: str) -> list[int]:
     return chosen
 
 
+@settings(deadline=None)
 @given(windows())
 def test_first_fit_and_next_fit_are_what_they_are_called(lengths):
     for rule, plan in (("first", first_fit), ("next", next_fit)):
@@ -112,6 +115,13 @@ def test_one_feature_and_long_slots():
     assert sorted(packs.examples.tolist()) == list(range(300))
     assert (used(packs, lengths[0]) <= 70_001).all()
     assert lengths.sum() / 70_001 / len(packs) > 0.95
+
+
+@pytest.mark.short
+def test_nothing_packs_into_no_rows():
+    (packs,) = pack_windows(np.zeros((1, 0, 2), int), SLOTS)
+    assert len(packs) == 0 and packs.examples.tolist() == []
+    assert pack_windows(np.zeros((0, 5, 2), int), SLOTS) == ()
 
 
 @pytest.mark.short

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden_data import golden_dir
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanloom.settings.mixture import ByAlpha, BySize, Mixture, PerTemplate, Rate, Weighted
@@ -173,6 +173,7 @@ def test_unknown_sizes_are_named_all_at_once():
         rate_of(BySize())
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from("abcdefgh"), st.just(0.0) | st.floats(1e-9, 1e6), min_size=1), st.floats(0.1, 1e3)
 )
