@@ -18,6 +18,7 @@ seeds = st.integers(0, 2**32 - 1)
 ADVERSARIAL = {
     "fibonacci above a trifle": [1e-9, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89],
     "just below powers of two": [1.999, 1e-6, 1, 1, 1, 1, 2, 4.001, 8, 16, 32],
+    "as near to three as rates come": [1.9999999, 1e-9] + [2.0**k for k in range(1, 12)],
     "one large, many tiny": [1.0] + [1e-7] * 50,
     "geometric": [2.0**-k for k in range(40)],
     "thirds": [1, 1, 1],
