@@ -108,11 +108,14 @@ def _show(results: "Results") -> None:
 
 
 def _logged(metrics: Path, task: str, step: int) -> dict[str, float] | None:
-    """The held-out losses that the loop wrote down at this step."""
-    for line in metrics.read_text(encoding="utf-8").splitlines():
-        event: dict[str, Any] = json.loads(line)
-        if (event["kind"], event["step"], event.get("task")) == ("eval", step, task):
-            return event
+    """The held-out losses that the loop wrote down at this step; None if there are none that can be read."""
+    for line in metrics.read_bytes().splitlines():
+        try:
+            event: dict[str, Any] = json.loads(line)
+            if (event["kind"], event["step"], event["task"]) == ("eval", step, task):
+                return {name: float(event[name]) for name in ("heldout_loss", "heldout_text_loss", "heldout_tokens")}
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue  # another kind of line, or a damaged one
     return None
 
 

@@ -83,6 +83,7 @@ def _text(error: BaseException) -> str:
         )
     if isinstance(error, OSError) and type(error).__module__ == "builtins" and error.strerror:
         fix = _FIXES.get(error.errno or 0)
-        where = f"{error.filename}: " if error.filename else ""
+        name = error.filename2 or error.filename  # of a file that is written under another name first, its own
+        where = f"{name}: " if name else ""
         return f"{where}{error.strerror}" + (f". {fix}." if fix else "")
     return text if _is_ours(error) else f"{type(error).__name__}: {text}"

@@ -54,12 +54,13 @@ def parse(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = No
     """
     words, flags = split(argv)
     if words:
-        raise UsageError(f"{prog}: {words[0]!r} is left over; flags begin with --")
+        raise UsageError(f"{words[0]!r} is left over; flags begin with --")
     wants_help = any(flag.name == "help" for flag in flags)
     flags = [flag for flag in flags if flag.name != "help"]
     own = {p.name: p for p in recipe.parameters}
     kinds = _kind_flags(own)
     refuse_unknown(flags, [*own, *kinds, *all_fields(), *_names(Resuming)], prog)
+    _refuse_groups(flags, [*own, *kinds])
     flags = merge_repeated(
         flags, [*_list_fields(), "accept_change", *(p.name for p in own.values() if _is_list(p.hint))]
     )
@@ -129,6 +130,18 @@ def _blank(cls: type) -> Any:
 
 
 # Unknown names.
+
+
+def _refuse_groups(flags: Iterable[Flag], others: Iterable[str]) -> None:
+    """Refuse a part of the run where one of its fields is meant."""
+    groups = {part.path for part in parts()} - set(others)
+    for flag in flags:
+        if flag.name in groups:
+            inside = [name for name in all_fields() if name.startswith(f"{flag.name}.") and name not in groups]
+            names = ", ".join("--" + name.replace("_", "-") for name in inside[:4])
+            raise UsageError(
+                f"{flag.typed} is a group of settings: name one of them ({names}{', ...' if inside[4:] else ''})"
+            )
 
 
 def _refuse_other_kinds(run: Run, flags: Iterable[Flag]) -> None:

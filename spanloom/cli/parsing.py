@@ -3,19 +3,23 @@
 import contextlib
 import dataclasses
 import io
+import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from spanloom.cli.errors import UsageError
-from spanloom.cli.help import Group, entries_of_class, render
+from spanloom.cli.help import Group, entries_of_class, metavar, render
 from spanloom.cli.tokens import Flag, split
 from spanloom.settings.kinds import parts
-from spanloom.settings.nearest import did_you_mean
+from spanloom.settings.nearest import did_you_mean, nearest
 from spanloom.settings.run import Run
 
 T = TypeVar("T")
+
+_SWITCH = {"true": "True", "yes": "True", "on": "True", "1": "True"}
+_SWITCH |= {"false": "False", "no": "False", "off": "False", "0": "False"}
 
 
 def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, description: str) -> T:
@@ -33,9 +37,20 @@ def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, descriptio
     refuse_unknown(flags, [*named, "debug"], prog)
     if any(not word.strip() for word in words):
         raise UsageError(f"{prog}: one name is empty (is a variable of the shell unset?)")
+    check_values(flags, hints)
+    places = [entry.word for entry in entries_of_class(cls) if entry.word]
+    absent = [f"--{name}" for name in named if _is_required(cls, name) and name not in {flag.name for flag in flags}]
+    if len(words) < len(places) or absent:
+        raise UsageError(f"missing: {' '.join([*places[len(words) :], *absent])}; usage: {prog} {usage}")
+    if len(words) > len(places):
+        raise UsageError(f"{words[len(places)]!r} is left over; usage: {prog} {usage}")
     spelled = [_spelled(flag, hints.get(flag.name)) for flag in flags if flag.name != "debug"]
     result: T = _quietly(cls, [*words, *(word for flag in spelled for word in flag.argv())], prog)
     return result
+
+
+def _is_required(cls: type, name: str) -> bool:
+    return any(f.name == name and f.default is dataclasses.MISSING for f in dataclasses.fields(cls))
 
 
 def refuse_unknown(flags: Iterable[Flag], known: Iterable[str], prog: str) -> None:
@@ -53,6 +68,57 @@ def did_you_mean_flag(name: str, known: Iterable[str]) -> str:
     return hint.replace("mean ", "mean --").replace(" or ", " or --").replace("known are ", "there are ")
 
 
+def check_values(flags: Iterable[Flag], hints: Mapping[str, Any]) -> None:
+    """Raise UsageError for the first flag without a value, with too many, or with one that is none of its type."""
+    for flag in flags:
+        hint = hints.get(flag.name)
+        if hint is None:
+            continue
+        many, inner = _item(hint)
+        if not flag.values and hint is not bool:
+            raise UsageError(f"{flag.typed} takes a value: {flag.typed} {metavar(hint)}")
+        if len(flag.values) > 1 and not many:
+            raise UsageError(f"{flag.typed} takes one value, not {len(flag.values)}: {' '.join(flag.values)}")
+        for value in flag.values:
+            if (wanted := _misfit(value, inner)) is not None:
+                raise UsageError(f"{flag.typed} {value!r}: must be {wanted}")
+
+
+def _item(hint: Any) -> tuple[bool, Any]:
+    """Whether a flag takes several values, and the type of one."""
+    if get_origin(hint) is Annotated:
+        return _item(get_args(hint)[0])
+    if get_origin(hint) in (tuple, list):
+        return True, (get_args(hint) or (str,))[0]
+    return False, hint
+
+
+def _misfit(value: str, hint: Any) -> str | None:
+    """What a value of this type must be, if this is none; None if it may be one."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        wanted = [_misfit(value, kind) for kind in args]
+        return None if None in wanted else " or ".join(dict.fromkeys(map(str, wanted)))
+    if origin is Literal:
+        choices = [str(choice) for choice in args]
+        return None if value in choices else f"one of {', '.join(choices)}{_near(value, choices)}"
+    if hint is type(None):
+        return None if value == "None" else "None"
+    if hint is bool:
+        return None if value.lower() in _SWITCH else "true or false"
+    if hint in (int, float):
+        try:
+            hint(value)
+        except ValueError:
+            return "a whole number" if hint is int else "a number"
+    return None
+
+
+def _near(value: str, choices: list[str]) -> str:
+    found = nearest(value, choices, count=1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
 def hints_of_run() -> dict[str, Any]:
     """The type of every field that a run may have, by dotted name."""
     found = typing.get_type_hints(Run)
@@ -62,11 +128,23 @@ def hints_of_run() -> dict[str, Any]:
     return found
 
 
+def _hints_of(settings: Any, prefix: str = "") -> dict[str, Any]:
+    """The type of every field that these very settings have, by dotted name: kinds differ in them."""
+    hints = typing.get_type_hints(type(settings))
+    found = {prefix + name: hint for name, hint in hints.items()}
+    for name in hints:
+        value = getattr(settings, name)
+        if dataclasses.is_dataclass(value):
+            found |= _hints_of(value, f"{prefix}{name}.")
+    return found
+
+
 def with_tyro(cls: type, default: Any, flags: Sequence[Flag], prog: str) -> Any:
     """tyro's answer, its complaint as one line. Without flags nothing is parsed where nothing is missing."""
     if default is not None and not flags and not _missing(default):
         return default
-    hints = hints_of_run() | typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls) if default is None else _hints_of(default)
+    check_values(flags, hints)
     argv = [word for flag in flags for word in _spelled(flag, hints.get(flag.name)).argv()]
     return _quietly(cls, argv, prog, **({} if default is None else {"default": default}))
 
@@ -93,9 +171,7 @@ def _spelled(flag: Flag, hint: Any) -> Flag:
     """Switches may be given as --flag, --flag true, --flag no; tyro wants True or False."""
     if hint is not bool and flag.name != "debug":
         return flag
-    words = {"true": "True", "yes": "True", "on": "True", "1": "True"}
-    words |= {"false": "False", "no": "False", "off": "False", "0": "False"}
-    values = tuple(words.get(value.lower(), value) for value in flag.values) or ("True",)
+    values = tuple(_SWITCH.get(value.lower(), value) for value in flag.values) or ("True",)
     return replace(flag, values=values)
 
 

@@ -77,6 +77,11 @@ def find(word: str) -> Recipe:
         return _of_file(path, path.stem)
     if path.name == RUN_FILE and path.is_file():
         return _of_directory(path.parent)
+    if path.is_file():
+        raise UsageError(
+            f"{word} is a file, but no recipe: that is a .py file. To train on text: spanloom pretrain --text {word}; "
+            f"on pairs: spanloom finetune --data {word} --start CHECKPOINT"
+        )
     raise UsageError(
         f"unknown recipe {word!r}{did_you_mean(name, shipped)} "
         "(a recipe is a name that `spanloom recipes` lists, a .py file or a run directory)"
@@ -101,7 +106,7 @@ def read_run(directory: Path) -> Run:
     file = directory / RUN_FILE
     try:
         run = from_json(json.loads(file.read_text(encoding="utf-8")))
-    except (SettingsError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         copy = directory / CHECKPOINTS / "STEP" / FACTS
         raise SettingsError(
             f'{file}: {error}. If the file is damaged, put the object under "run" in {copy} in its place'

@@ -47,6 +47,8 @@ def start_run(command: Command, words: Sequence[str]) -> None:
     from spanloom.cli.run_directory import anchored, prepare
 
     directory = output_directory(command)
+    if command.resuming.fork is not None and not command.resuming.fork.strip():
+        raise UsageError("--fork is empty: name a new directory (is a variable of the shell unset?)")
     run = anchored(replace(command.run, out=str(directory)), Path.cwd()).resolve()
     start = prepare(
         run,

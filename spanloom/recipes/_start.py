@@ -41,7 +41,9 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
 def _of_checkpoint(path: Path) -> tuple[Model, Vocabulary]:
     try:
         run = from_json(json.loads((path / FACTS).read_text(encoding="utf-8"))["run"])
-    except (OSError, ValueError, KeyError) as error:
+    except KeyError as error:
+        raise SettingsError(f"--start: {path / FACTS} cannot be read: it holds no {error}") from error
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise SettingsError(f"--start: {path / FACTS} cannot be read: {error}") from error
     assert isinstance(run, Run)
     vocabulary = run.task.vocabulary

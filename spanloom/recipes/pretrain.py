@@ -96,8 +96,10 @@ def _model_and_vocabulary(model: str | None, vocabulary: str | None, start: str 
 def vocabulary_of(vocabulary: str | None, model: str) -> Vocabulary:
     """The vocabulary named on the command line, or that of the model's family.
 
-    Raises SettingsError for a model that is not byte-level when none is named.
+    Raises SettingsError for a model that is not byte-level when none is named, and for an empty name.
     """
+    if vocabulary is not None and not vocabulary.strip():
+        raise SettingsError("--vocabulary is empty: name a SentencePiece model file, or bytes")
     if vocabulary == "bytes" or (vocabulary is None and model.startswith("byt5")):
         return Bytes()
     if vocabulary is None:

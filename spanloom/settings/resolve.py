@@ -13,7 +13,7 @@ from spanloom.settings.ranges import number_problems
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, TextFiles
-from spanloom.settings.vocabulary import Bytes
+from spanloom.settings.vocabulary import Bytes, SentencePiece
 
 _BYTE_IDS = 259  # 3 special ids and 256 bytes
 
@@ -91,6 +91,8 @@ def _model_problems(run: Run) -> Iterator[str]:
             f"model.relative_position_max_distance is {model.relative_position_max_distance}: must be above half "
             f"of the {model.relative_position_buckets} buckets"
         )
+    if isinstance(vocabulary, SentencePiece) and not vocabulary.path.strip():
+        yield "task.vocabulary.path is empty: name a SentencePiece model file"
     if isinstance(vocabulary, Bytes):
         if vocabulary.extra_ids < 0:
             yield f"task.vocabulary.extra_ids is {vocabulary.extra_ids}: must be 0 or more"

@@ -78,7 +78,7 @@ def _read_dataclass(classes: tuple[Any, ...], value: Any, where: str) -> Any:
         raise _wrong(where, f"must be an object with a {TAG!r} key", value)
     by_name = {c.__name__: c for c in classes}
     name = value.get(TAG)
-    if name not in by_name:
+    if not isinstance(name, str) or name not in by_name:
         if name is None:
             raise SettingsError(
                 f"{where or 'settings'}: the {TAG!r} key is missing; it says which of {list(by_name)} this is"

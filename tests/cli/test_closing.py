@@ -1,6 +1,7 @@
 """Results of a finished run: measured once, shown again at once, and never shown when they may have changed."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -107,3 +108,22 @@ def test_other_weights_of_the_same_step_are_measured(finished, calls, capsys, tm
     calls.clear()
     assert close(other, tmp_path, capsys) != first
     assert calls == ["read", "measure"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\x00 garbage",
+        b"[]",
+        b'{"kind": "eval", "step": 2, "task": "lines"}',
+        b'{"kind": "eval", "step": 2, "task": "lines", "heldout_loss": null, "heldout_text_loss": 1}',
+    ],
+)
+def test_damaged_metrics_are_measured_anew(finished, capsys, tmp_path, line):
+    run, directory = finished
+    first = close(run, directory, capsys)
+    copy = tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    (copy / RESULTS_FILE).unlink()
+    (copy / "metrics.jsonl").write_bytes(b'{"kind": "train", "step": 1, "loss": 1.0}\n' + line + b"\n")
+    assert close(run, copy, capsys).partition("what to try next")[0] == first.partition("what to try next")[0]

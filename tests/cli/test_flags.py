@@ -76,6 +76,16 @@ def test_unset():
     assert run("--optimizer.global-norm-clip", "None").optimizer.global_norm_clip is None
 
 
+def test_values_are_judged_by_the_kind_that_has_them():
+    """beta1 may be unset in one kind of optimizer, not in another; formats of pairs are other ones than of text."""
+    assert run("--optimizer", "adafactor", "--optimizer.beta1", "None").optimizer.beta1 is None
+    with pytest.raises(UsageError, match=r"--optimizer\.beta1 'None': must be a number"):
+        run("--optimizer", "adamw", "--optimizer.beta1", "None")
+    assert run("--task.source", "text-files", "--task.source.format", "txt").task.source.format == "txt"
+    with pytest.raises(UsageError, match="'txt': must be one of auto, jsonl"):
+        run("--task.source", "pair-files", "--task.source.format", "txt")
+
+
 def test_resuming_flags():
     made = command("--accept-change", "seed,batch_size", "--accept-change", "task", "--fork", "x").resuming
     assert made.accept_change == ("seed", "batch_size", "task")
@@ -101,12 +111,28 @@ def test_asked_for():
         (["--optimizer", "adam"], r"--optimizer adam: no such kind; did you mean adamw"),
         (["--optimizer"], r"--optimizer takes one name, not 0"),
         (["--model", "byt5_smal"], r"--model byt5_smal: .*did you mean byt5_small"),
-        (["--steps", "x"], r"^Error parsing --steps: .*'x'"),
-        (["--steps", "1.5"], r"^Error parsing --steps"),
-        (["--steps"], r"Missing value for argument '--steps'"),
-        (["--steps", "1", "2"], r"Unrecognized options: 2"),
-        (["--model.dtype", "float16"], r"invalid choice 'float16' .*float32"),
-        (["--log.tensorboard", "maybe"], r"invalid choice 'maybe'"),
+        (["--steps", "x"], r"^--steps 'x': must be a whole number$"),
+        (["--steps", "1.5"], r"^--steps '1.5': must be a whole number$"),
+        (["--steps="], r"^--steps '': must be a whole number$"),
+        (["--optimizer.learning-rate", "abc"], r"^--optimizer.learning-rate 'abc': must be a number$"),
+        (["--optimizer.global-norm-clip", "no"], r"'no': must be a number or None$"),
+        (
+            ["--loss.normalizer", "real_token"],
+            r"'real_token': must be one of sum, .* \(did you mean real_tokens\?\) or a",
+        ),
+        (["--model.activations", "gelu", "gleu"], r"'gleu': must be one of .*did you mean gelu"),
+        (["--model.activations"], r"^--model.activations takes a value: --model.activations \[\{gelu"),
+        (["--accept-change"], r"^--accept-change takes a value: --accept-change \[STR ...\]"),
+        (["--log", "5"], r"^--log is a group of settings: name one of them \(--log.every, --log.tensorboard\)"),
+        (["--task"], r"^--task is a group of settings: .*--task.name, --task.source"),
+        (["--eval.", "5"], r"unknown flag --eval.; did you mean --eval"),
+        (["--steps"], r"^--steps takes a value: --steps INT$"),
+        (["--steps", "1", "2"], r"^--steps takes one value, not 2: 1 2$"),
+        (
+            ["--model.dtype", "float16"],
+            r"^--model.dtype 'float16': must be one of float32, bfloat16 \(did you mean bfloat16\?\)",
+        ),
+        (["--log.tensorboard", "maybe"], r"^--log.tensorboard 'maybe': must be true or false"),
         (["left", "--steps", "1"], r"'left' is left over"),
     ],
 )

@@ -176,3 +176,18 @@ def test_a_damaged_run_file_says_where_a_copy_is(tmp_path):
         (tmp_path / "run.json").write_bytes(content)
         with pytest.raises(SettingsError, match=r"run\.json: .*checkpoint\.json in its place"):
             find(str(tmp_path))
+
+
+def test_a_file_that_is_no_recipe_says_what_it_may_be_for(tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    with pytest.raises(UsageError, match=r"is a file, but no recipe.*spanloom pretrain --text .*a\.txt"):
+        find(str(tmp_path / "a.txt"))
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 200_000, b'{"class": ["Run"]}', b'{"class": {}}', b"3", b'"x"', b"1" * 5000]
+)
+def test_a_run_file_of_any_content_is_met(tmp_path, content):
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(SettingsError, match=r"run\.json: .*checkpoint\.json in its place"):
+        find(str(tmp_path))

@@ -122,3 +122,13 @@ def test_an_empty_start_is_not_the_working_directory():
     for start in ("", " "):
         with pytest.raises(SettingsError, match="--start is empty"):
             recipe(data=("a.tsv",), start=start)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"3", b"null", b"{}", b'{"run": 3}', b'{"run": []}', b"\xff", b"[" * 200_000]
+)
+def test_a_checkpoint_file_of_any_content_is_met(tmp_path, content):
+    place = checkpoint(tmp_path, quickstart())
+    (place / "checkpoint.json").write_bytes(content)
+    with pytest.raises(SettingsError, match=r"checkpoint\.json cannot be read"):
+        recipe(data=("p",), start=str(tmp_path))
