@@ -43,6 +43,7 @@ from spanloom.vocabularies.build import build as build_vocabulary
 from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
 
 FORMAT = 1
+_NEEDED = {"run": dict, "machine": dict, "step": int, "position": dict, "arrays": dict}
 
 
 @dataclass(frozen=True)
@@ -182,13 +183,19 @@ def _read_facts(path: Path) -> tuple[Facts, dict[str, Any]]:
         whole = json.loads((path / FACTS).read_text())
     except FileNotFoundError:
         raise damaged(path, f"{path / FACTS} is missing") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise damaged(path, f"{path / FACTS} is not valid JSON") from None
-    if whole.get("format") != FORMAT:
+    if not isinstance(whole, dict) or "format" not in whole:
+        raise damaged(path, f"{path / FACTS} is not what was written: it names no format")
+    if whole["format"] != FORMAT:
+        machine = whole["machine"] if isinstance(whole.get("machine"), dict) else {}
         raise CheckpointError(
-            f"{path} is in checkpoint format {whole.get('format')}, and this version of Spanloom reads {FORMAT}: "
-            f"use the version that wrote it ({whole.get('machine', {}).get('spanloom', 'unknown')})"
+            f"{path} is in checkpoint format {whole['format']}, and this version of Spanloom reads {FORMAT}: "
+            f"use the version that wrote it ({machine.get('spanloom', 'unknown')})"
         )
+    for name, kind in _NEEDED.items():
+        if not isinstance(whole.get(name), kind):
+            raise damaged(path, f"{path / FACTS} is not what was written: {name} is missing or of another kind")
     try:
         run = from_json(whole["run"])
     except SettingsError as error:
@@ -197,7 +204,7 @@ def _read_facts(path: Path) -> tuple[Facts, dict[str, Any]]:
             f"read here: {error}"
         ) from error
     fields = {f.name: whole[f.name] for f in dataclasses.fields(Facts) if f.name != "run" and f.name in whole}
-    if fields["heldout_loss"] is None:
+    if fields.get("heldout_loss") is None:
         fields["heldout_loss"] = heldout_loss(path)
     return Facts(run=run, **fields), whole["arrays"]
 

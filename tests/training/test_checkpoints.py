@@ -171,6 +171,24 @@ def test_a_checkpoint_from_the_future(tmp_path, state):
         restore(path)
 
 
+@pytest.mark.parametrize("content", ["[]", "3", "null", "{}", "[" * 200_000, '{"format": 1}'])
+def test_facts_of_any_content_are_met(tmp_path, state, content):
+    path = write(tmp_path, state, [10]) / "10"
+    (path / "checkpoint.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"is damaged: .*checkpoint\.json is not"):
+        restore(path)
+
+
+@pytest.mark.parametrize("name", ["run", "machine", "step", "position", "arrays"])
+@pytest.mark.parametrize("value", [None, [], "x"])
+def test_facts_that_lack_something_are_met(tmp_path, state, name, value):
+    path = write(tmp_path, state, [10]) / "10"
+    whole = json.loads((path / "checkpoint.json").read_text())
+    (path / "checkpoint.json").write_text(json.dumps({**whole, name: value}))
+    with pytest.raises(CheckpointError, match=f"not what was written: {name} is missing"):
+        restore(path)
+
+
 def test_the_vocabulary_travels_along(tmp_path, state):
     path = write(tmp_path, state, [10], files={"spiece.model": b"\x00model"}) / "10"
     vocabulary = SentencePiece("/elsewhere/spiece.model")
