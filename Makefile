@@ -26,6 +26,8 @@ check-all: $(VENV)/.parity
 bench: $(VENV)/.parity
 	$(PY) benchmarks/train_step.py
 	$(PY) benchmarks/data.py
+	$(PY) benchmarks/mixing.py
+	$(PY) benchmarks/packing.py
 	$(PY) benchmarks/cli.py
 
 lint: $(VENV)/.dev
