@@ -16,8 +16,8 @@ Builds the token stores of a recipe in DIR/stores, where `spanloom train RECIPE 
 there, up to date and whole (every byte is checked) are left as they are. RECIPE and flags are those of
 `spanloom train`.
 
-N processes tokenize (as many as there are cores unless told, one for text of a single shard of 32 MB); the stores are
-the same to the last byte whatever N. What is killed goes on with the last whole shard.
+N processes tokenize (as many as there are cores unless told; one alone for text of up to 64 MB); the stores are the
+same to the last byte whatever N. What is killed goes on with the last whole shard.
 """
 
 
