@@ -131,7 +131,7 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
 
 
 def _misfit(shapes: list[Change]) -> str:
-    what, way = "moments that the optimizer keeps", "from the weights alone: --start THIS_RUN --out NEW_DIR"
+    what, way = "optimizer's moments", "from the weights alone: --start THIS_RUN --out NEW_DIR"
     if any(c.field.startswith("model.") for c in shapes):
         what, way = "weights", "with another --out"
     return (
