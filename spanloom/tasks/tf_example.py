@@ -4,6 +4,7 @@ The messages (tensorflow/core/example/{example,feature}.proto): Example {1: Feat
 entry {1: name, 2: Feature}, Feature {1: bytes list, 2: float list, 3: int64 list}, each list {1: values}.
 """
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ Values = list[bytes] | NDArray[np.int64] | NDArray[np.float32]
 Example = dict[str, Values]
 
 _BYTES, _FLOATS, _INTS = 1, 2, 3
-_LONGEST_VARINT = 10  # bytes
+_TOO_LONG = re.compile(rb"[\x80-\xff]{10}")  # an int64 has at most ten bytes, and only its last is below 0x80
 
 
 class _Varints:
@@ -107,17 +108,9 @@ def _packed_ints(name: str, parts: list[int | memoryview]) -> bytes:
     encoded = b"".join(wire.varint(part) if isinstance(part, int) else part for part in parts)
     if encoded and encoded[-1] >= 0x80:
         raise ValueError(f"the last number of feature {name!r} is cut off")
-    if len(encoded) > _LONGEST_VARINT and _too_long(encoded):
+    if _TOO_LONG.search(encoded):
         raise ValueError(f"feature {name!r} has a number of more than 64 bits")
     return encoded
-
-
-def _too_long(encoded: bytes) -> bool:
-    return any(len(run) >= _LONGEST_VARINT for run in encoded.translate(_MARKS).split(b"0"))
-
-
-_MARKS = b"0" * 0x80 + b"1" * 0x80
-"""Translates a varint's last byte to '0', the others to '1'."""
 
 
 def _decode(data_N: NDArray[np.uint8], lasts_V: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -41,15 +41,17 @@ def test_numbers_that_are_not_packed():
 @pytest.mark.short
 def test_what_is_no_example_says_why_and_spoils_no_other():
     good = example({"i": [5, 300]})
-    cut, number, long = good[:-1], b"\x08\x01", example({"i": [5]})[:-1] + b"\x80" * 1
-    found = parse(good, cut, number, long, b"text", good)
+    cut, number, open_end = good[:-1], b"\x08\x01", example({"i": [5]})[:-1] + b"\x80"
+    long = example({"i": [5] * 11}).replace(b"\x05" * 11, b"\x80" * 10 + b"\x01")
+    found = parse(good, cut, number, open_end, long, b"text", good)
     assert [str(one) for one in found if isinstance(one, ValueError)] == [
         f"cut short at byte {len(cut)}",
         "a number where features should be",
         "the last number of feature 'i' is cut off",
+        "feature 'i' has a number of more than 64 bits",
         "wire type 4 before byte 1",
     ]
-    assert found[0]["i"].tolist() == found[5]["i"].tolist() == [5, 300]
+    assert found[0]["i"].tolist() == found[6]["i"].tolist() == [5, 300]
 
 
 values = st.one_of(
