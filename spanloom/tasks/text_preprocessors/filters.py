@@ -47,7 +47,10 @@ class Deduplicate:
 
     def key(self, example: Example) -> bytes:
         """16 bytes that only equal examples have in common. Raises FieldError for missing fields."""
-        written = [repr(fields.value(example, name)).encode("utf-8", "surrogatepass") for name in self.feature_keys]
+        values = [fields.value(example, name) for name in self.feature_keys]
+        # an array's own repr leaves out the middle of a long one
+        plain = [one.tolist() if hasattr(one, "tolist") else one for one in values]
+        written = [repr(one).encode("utf-8", "surrogatepass") for one in plain]
         return hashlib.blake2b(b"".join(b"%d:%b" % (len(one), one) for one in written), digest_size=16).digest()
 
     def __call__(self, examples: Iterable[Example]) -> Iterator[dict[str, Any]]:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from spanloom.tasks.templates import FieldError
@@ -21,3 +22,7 @@ def test_the_first_of_equal_examples_stays():
     assert [row["n"] for row in Deduplicate()(rows)] == [0, 2, 4]
     assert [row["n"] for row in Deduplicate(("inputs",))(rows)] == [0, 2]
     assert Deduplicate().key({"inputs": "a", "targets": "bc"}) != Deduplicate().key({"inputs": "ab", "targets": "c"})
+    long = np.arange(5000)
+    other = np.where(long == 2500, 0, long)
+    rows = [{"inputs": ids} for ids in (long, other, long.tolist())]
+    assert [one["inputs"][2500] for one in Deduplicate(("inputs",))(rows)] == [2500, 0]
