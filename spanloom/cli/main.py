@@ -30,13 +30,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     _replace_closed_streams()
     debug = debugging(words)
     try:
-        return _dispatch(words)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        return _carry_out(words)
     except BrokenPipeError:
         return _reader_gone(words)
     except (KeyboardInterrupt, Exception) as error:
         return report(error, debug)
+
+
+def _carry_out(words: list[str]) -> int:
+    try:
+        return _dispatch(words)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """What nobody can take any more (a reader has gone, the disk is full) is noticed here, not when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_output()
+        raise
+
+
+def _discard_output() -> None:
+    """Has the interpreter's last flush succeed."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _replace_closed_streams() -> None:
@@ -48,8 +70,7 @@ def _replace_closed_streams() -> None:
 
 def _reader_gone(words: list[str]) -> int:
     """The exit code once what reads the output (head, less) has gone: enough was read of a text, work was cut off."""
-    with contextlib.suppress(OSError, ValueError):  # so that the interpreter's last flush finds a reader
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _discard_output()
     if not words or words[0] == "recipes" or {"-h", "--help", "help"} & set(words):
         return 0
     with contextlib.suppress(OSError):

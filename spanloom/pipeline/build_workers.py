@@ -49,7 +49,7 @@ def make_shards(
     """Makes the shard of each group, with several `workers` in any order.
 
     The first shards of each part are made here, so that small text, for which they would cost more than they save,
-    starts no processes. They hold the files of `locks` open, so that these stay locked until the last of them has ended.
+    starts no processes. They hold the files of `locks` open, so that these stay locked until the last of them ended.
     Raises what making a shard raises, and WorkerError where a process was killed; the others then end.
     """
     remaining = iter(groups)

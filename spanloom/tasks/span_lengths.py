@@ -76,7 +76,7 @@ def span_lengths(inputs_length: int, noise_density: float, mean_span_length: flo
 
 
 def check_sentinels(lengths: SpanLengths, available: int, more: str = "a vocabulary with more sentinels") -> None:
-    """Raise ValueError where examples of these lengths need more sentinels than there are. `more` says how to get them."""
+    """Raise ValueError where examples of these lengths need more sentinels than there are; `more` says what helps."""
     if lengths.num_spans <= available:
         return
     mean = lengths.num_noise_tokens / lengths.num_spans

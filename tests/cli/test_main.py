@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -152,11 +153,22 @@ def test_memory_that_runs_out_is_no_traceback(capsys):
     assert "out of memory" not in capsys.readouterr().err
 
 
-def test_a_closed_pipe_is_no_error():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_closed_pipe_is_no_error(unbuffered):
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     command = f"{sys.executable} -m spanloom.cli.main train quickstart --help | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env={**os.environ}, check=False)
-    assert done.returncode == 0
-    assert done.stderr == ""
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_finds_no_room_is_an_error(unbuffered):
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = f"{sys.executable} -m spanloom.cli.main recipes > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("spanloom: error: No space left on device") and len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
