@@ -1,5 +1,6 @@
 """What `RECIPE` on a command line stands for: a shipped recipe's name, a .py file or a run directory."""
 
+import ast
 import dataclasses
 import importlib
 import importlib.util
@@ -122,7 +123,7 @@ def _of_file(path: Path, name: str) -> Recipe:
         raise RecipeError(f"{path}: no function named `recipe`; a recipe file defines `def recipe() -> Run:`")
     return Recipe(
         name=name,
-        doc=(module.__doc__ or "").strip() or inspect.cleandoc(function.__doc__ or ""),
+        doc=_docstring(path) or inspect.cleandoc(function.__doc__ or ""),
         parameters=tuple(_parameters(path, function)),
         make=lambda **values: _call(path, function, values),
         example=getattr(module, "example", None) if _ships(path) else None,
@@ -148,6 +149,11 @@ def _load(path: Path, name: str) -> Any:
 
 def _ships(path: Path) -> bool:
     return path.parent == Path(recipes.__file__).parent
+
+
+def _docstring(path: Path) -> str:
+    """The docstring of a file as it stands there: from Python 3.13 on, `__doc__` may have lost its indentation."""
+    return (ast.get_docstring(ast.parse(path.read_bytes()), clean=False) or "").strip()
 
 
 def _parameters(path: Path, function: Callable[..., Any]) -> typing.Iterator[Parameter]:
