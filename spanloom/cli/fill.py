@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,12 +50,12 @@ def main(argv: Sequence[str]) -> int:
     if chosen.max_length < 1:
         raise CommandError(f"--max-length {chosen.max_length}: must be 1 or more")
     with _open_lines(chosen.text, chosen.input) as lines:
-        done = _begin_output(chosen.output)
-        rest = itertools.islice(lines, done, None)
+        done, rest = _begin_output(chosen.output), iter(lines)
+        _skip_done(rest, done, chosen.output)
         from spanloom.evaluation.masked_lines import fill_lines
 
         predict, vocabulary = _load(chosen.checkpoint, chosen.which, chosen.max_length)
-        records = fill_lines(rest, vocabulary, predict, first_line=done + 1)
+        records = fill_lines(rest, vocabulary, predict, first_line=len(done) + 1)
         if chosen.output is None:
             _as_utf8(sys.stdout)
             _write(records, sys.stdout)
@@ -87,16 +86,53 @@ def _open_lines(texts: Sequence[str], path: str | None) -> Iterator[Iterable[str
             yield file
 
 
-def _begin_output(path: str | None) -> int:
-    """Lines that an output file holds already; half a last line, left by a kill, is cut off."""
+def _begin_output(path: str | None) -> list[str]:
+    """Texts of the lines that an output file holds already; half a last line, left by a kill, is cut off.
+
+    Raises CommandError for a file that `fill` did not write, which stays as it is.
+    """
     if path is None or not Path(path).exists():
-        return 0
+        return []
     content = Path(path).read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
+    texts = [_text_of(path, number, line) for number, line in enumerate(whole.splitlines(), 1)]
     if len(whole) < len(content):
+        if not content[len(whole) :].startswith(b"{"):
+            raise _foreign(path, len(texts) + 1)
         with open(path, "r+b") as file:
             file.truncate(len(whole))
-    return whole.count(b"\n")
+    return texts
+
+
+def _text_of(path: str, number: int, line: bytes) -> str:
+    try:
+        record = json.loads(line)
+        if isinstance(record["text"], str) and "filled" in record:
+            return str(record["text"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise _foreign(path, number)
+
+
+def _foreign(path: str, number: int) -> CommandError:
+    return CommandError(
+        f"{path}: line {number} is none that `spanloom fill` wrote; the file stays as it is: name another --output"
+    )
+
+
+def _skip_done(lines: Iterator[str], done: Sequence[str], output: str | None) -> None:
+    """Passes over the lines that were filled before. Raises CommandError where the output was made from other ones."""
+    from spanloom.evaluation.masked_lines import text_of
+
+    for number, text in enumerate(done, 1):
+        line = next(lines, None)
+        if line is None or text_of(number, line) != text:
+            there = "ends before that" if line is None else "has another text there"
+            raise CommandError(
+                f"{output}: line {number} was filled for {text[:60]!r}, but the input {there}: name another --output"
+            )
+    if done:
+        print(f"{output}: {len(done):,} lines were there already", file=sys.stderr)
 
 
 def _write(records: Iterable[dict[str, Any]], file: Any) -> None:

@@ -131,7 +131,7 @@ def _fork(run: Run, old: Path, new: Path, command: Sequence[str], recipe_source:
 def _write(start: Start, command: Sequence[str], recipe_source: Path | None, **more: str) -> None:
     write_run(start.run, start.directory)
     if recipe_source is not None and recipe_source.resolve() != (start.directory / RECIPE_FILE).resolve():
-        source = recipe_source.read_text(encoding="utf-8").encode("utf-8")
+        source = recipe_source.read_bytes()
         write_file(start.directory / RECIPE_FILE, lambda file: file.write(source))
     entry = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

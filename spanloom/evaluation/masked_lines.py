@@ -47,6 +47,11 @@ def fill_lines(
             yield {**record, "filled": _put_in(record["text"], texts), "spans": texts}
 
 
+def text_of(number: int, line: str) -> str:
+    """The text of a line, which may be a JSON record. Raises LineError, naming the line, where there is none."""
+    return str(_record(number, line.rstrip("\r\n"))[1]["text"])
+
+
 def masked_ids(number: int, text: str, vocabulary: Vocabulary) -> Int32Array:
     """Encoder tokens of a text with masks, end of sequence included, (n,) int32. Raises LineError, naming the line."""
     masks = _masks(text)

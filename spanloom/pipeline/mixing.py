@@ -21,6 +21,7 @@ the rates. (The golden-ratio sequence does not give that: 10,000 successive mult
 length of an interval by 4.35, and no other multiplier that was tried stayed below 3.4.)
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,12 +99,17 @@ class Schedule:
         """
         node = ~task
         while node != self.root:
-            parents, sides = np.nonzero(self.children == node)
-            if not len(parents):
+            if node not in self._places:
                 raise ValueError(f"task {task} is never drawn")
-            count = self._before_nth(int(parents[0]), bool(sides[0]), count)
-            node = int(parents[0])
+            parent, side = divmod(self._places[node], 2)
+            count = self._before_nth(parent, bool(side), count)
+            node = parent
         return count
+
+    @functools.cached_property
+    def _places(self) -> dict[int, int]:
+        """Where each child stands among `children`, flattened."""
+        return {child: place for place, child in enumerate(self.children.ravel().tolist())}
 
     def _before_nth(self, node: int, is_left: bool, count: int) -> int:
         """Draws of a node before the one that goes to a side after `count` others: the smallest n that fits."""

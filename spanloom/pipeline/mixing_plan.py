@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spanloom.pipeline.mixing import Int64Array, Schedule, schedule_of
+from spanloom.pipeline.mixing import LARGEST_DRAW, Int64Array, Schedule, schedule_of
 from spanloom.settings.mixture import Stop
 
 UNLIMITED = -1
@@ -139,6 +139,8 @@ def _extended(
     names: Sequence[str] | None,
 ) -> MixingPlan:
     """The segments, and those that follow from `first` on until no task is left that could end."""
+    if not rates_T.any():
+        raise ValueError("all rates are 0: nothing would be drawn")
     limited = limits_T != UNLIMITED
     if (past := limited & (before > limits_T)).any():
         raise ValueError(f"task {int(np.flatnonzero(past)[0])} was already drawn more often than its limit")
@@ -167,4 +169,5 @@ def _first_end(schedule: Schedule, rates_T: npt.NDArray[np.float64], left_T: Int
     earliest = (left_T[tasks] - _ROUNDING) / shares
     latest = ((left_T[tasks] + _ROUNDING + 1) / shares).min()
     likely = tasks[earliest <= latest]
-    return min(schedule.draw_of(int(task), int(left_T[task])) for task in likely)
+    end = min(schedule.draw_of(int(task), int(left_T[task])) for task in likely)
+    return end if end < LARGEST_DRAW else None

@@ -88,12 +88,12 @@ def clean_up(directory: Path) -> None:
 def heldout_loss(path: Path) -> float | None:
     """The held-out loss measured at the checkpoint's step, or None."""
     try:
-        loss: float | None = json.loads((path / FACTS).read_text())["heldout_loss"]
+        loss = json.loads((path / FACTS).read_text())["heldout_loss"]
         if loss is None and (path / HELDOUT).exists():
             loss = json.loads((path / HELDOUT).read_text())["heldout_loss"]
-    except (OSError, ValueError, KeyError):
+        return None if loss is None else float(loss)
+    except (OSError, ValueError, KeyError, TypeError):
         return None  # damaged: not the best of anything, and said when it is read
-    return loss
 
 
 def add_heldout_loss(path: Path, loss: float) -> None:

@@ -27,7 +27,8 @@ def keep_freed_memory() -> None:
     """
     if (mallopt := _c_function("mallopt")) is not None:
         mallopt(_ARENA_MAX, 1)
-        mallopt(_MMAP_THRESHOLD, _LARGEST_INT)
+        # glibc before 2.35 refuses more than 32 MiB, and would otherwise be left with a threshold that no longer grows.
+        mallopt(_MMAP_THRESHOLD, _LARGEST_INT) or mallopt(_MMAP_THRESHOLD, 2**25)
         mallopt(_TRIM_THRESHOLD, _LARGEST_INT)
 
 

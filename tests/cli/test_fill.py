@@ -48,6 +48,32 @@ def test_the_command_continues_its_output(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize(
+    "content",
+    ["my notes", "a line\n", '{"text": "a"}\n', '["a"]\n', '{"text": "b <mask>", "filled": ""}\nx'],
+)
+def test_a_file_that_is_no_output_stays_as_it_is(content, tmp_path, capfd):
+    target = tmp_path / "notes.txt"
+    target.write_text(content)
+    assert main(["fill", "x", "--text", "b <mask>", "--output", str(target)]) == 1
+    assert "is none that `spanloom fill` wrote" in capfd.readouterr().err
+    assert target.read_text() == content
+
+
+@pytest.mark.usefixtures("loaded")
+def test_an_output_of_other_lines_is_not_continued(tmp_path, capfd):
+    target = str(tmp_path / "out.jsonl")
+    assert main(["fill", "x", "--text", "a <mask>", "b <mask>", "--output", target]) == 0
+    assert main(["fill", "x", "--text", "a <mask>", "c <mask>", "d <mask>", "--output", target]) == 1
+    assert "line 2 was filled for 'b <mask>', but the input has another text there" in capfd.readouterr().err
+    assert main(["fill", "x", "--text", "a <mask>", "--output", target]) == 1
+    assert "but the input ends before that" in capfd.readouterr().err
+    assert main(["fill", "x", "--text", "a <mask>", "b <mask>", "c <mask>", "--output", target]) == 0
+    assert "2 lines were there already" in capfd.readouterr().err
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.usefixtures("loaded")
 def test_what_does_not_fit_together(capfd):
     assert main(["fill", "x", "--text", "a", "--input", "b"]) == 1
     assert main(["fill", "x", "--input", "/nonexistent"]) == 1

@@ -109,3 +109,13 @@ def test_a_thousand_tasks_that_end_one_by_one_are_planned_in_time(power):
     plan = plan_of(sizes**power, sizes)
     assert time.process_time() - start < 2
     np.testing.assert_array_equal(plan.counts(plan.end), sizes)
+
+
+def test_a_task_that_would_end_beyond_every_draw_never_ends():
+    for stop in ("first", "last"):
+        assert plan_of([1.0, 1e-30], [-1, 5], stop=stop).end is None
+
+
+def test_rates_that_are_all_zero_are_refused():
+    with pytest.raises(ValueError, match="all rates are 0"):
+        plan_of([0.0, 0.0])

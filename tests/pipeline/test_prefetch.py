@@ -42,7 +42,10 @@ def test_batches_are_made_ahead_but_not_further():
 
     batches = prefetch(record, 0, 10**12, ahead=3)
     next(batches)
-    time.sleep(0.3)
+    deadline = time.monotonic() + 60
+    while len(made) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)  # time for one too many
     assert made == [0, 1, 2, 3]
     batches.close()
     assert no_thread_left()
