@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,11 @@ def _results(run: Run, directory: Path, checkpoint: Path, model: "Callable[[], T
     from spanloom.training.checkpoints import read_facts, vocabulary_of
     from spanloom.training.loggers import METRICS_FILE, MetricsFile
 
-    data = open_data(run, directory, vocabulary=vocabulary_of(checkpoint, read_facts(checkpoint)))
+    facts = read_facts(checkpoint)
+    data = open_data(run, directory, vocabulary=vocabulary_of(checkpoint, facts), warn=lambda text: None)  # said before
+    if facts.content and data.content != facts.content:
+        print("\nthe text has changed since the run learnt from it, so nothing is measured on it")
+        return
     if data.heldout is None:
         print("\nnothing was held out of training, so there is nothing to measure the model on")
         return
@@ -149,7 +154,10 @@ def _next_commands(run: Run, directory: Path, step: int) -> None:
     print("\nwhat to try next:")
     if isinstance(run.task.objective, SpanCorruption):
         print(f'  spanloom fill {place} --text "This function <mask> a list."')
-    print(f"  spanloom train {place} --steps {2 * max(run.steps, step, 1)}")
+    longer = replace(run, steps=2 * max(run.steps, step, 1))
+    with contextlib.suppress(ValueError):  # a schedule that has come to its end takes no more steps
+        longer.resolve()
+        print(f"  spanloom train {place} --steps {longer.steps}")
     if isinstance(run.task.objective, SpanCorruption):
         print(f"  spanloom finetune --data pairs.tsv --start {place} --out runs/finetuned")
     else:

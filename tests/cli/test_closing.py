@@ -10,6 +10,7 @@ from tiny_training import tiny_run, write_text
 from spanloom.cli import convert
 from spanloom.cli.closing import RESULTS_FILE, close_run
 from spanloom.evaluation import measure as measuring
+from spanloom.settings.optimizer import Linear
 from spanloom.settings.run import After
 from spanloom.training.loop import train
 
@@ -127,3 +128,21 @@ def test_damaged_metrics_are_measured_anew(finished, capsys, tmp_path, line):
     (copy / RESULTS_FILE).unlink()
     (copy / "metrics.jsonl").write_bytes(b'{"kind": "train", "step": 1, "loss": 1.0}\n' + line + b"\n")
     assert close(run, copy, capsys).partition("what to try next")[0] == first.partition("what to try next")[0]
+
+
+def test_text_that_changed_since_is_not_measured_as_if_it_were_the_runs(tmp_path, capsys):
+    text = write_text(tmp_path / "a.txt")
+    run = replace(tiny_run(text, 2), after=AFTER).resolve()
+    assert train(run, tmp_path / "run")
+    with (tmp_path / "a.txt").open("a") as file:
+        file.write("one line more\n" * 50)
+    said = close(run, tmp_path / "run", capsys)
+    assert "the text has changed since the run learnt from it" in said and "bigram" not in said
+
+
+def test_a_longer_run_is_offered_where_the_schedule_allows_it(finished, calls, capsys):
+    run, directory = finished
+    offer = f"spanloom train {directory} --steps 4"
+    assert offer in close(run, directory, capsys)
+    ended = replace(run, schedule=Linear(decay_steps=2, end_factor=0.0))
+    assert offer not in close(ended, directory, capsys)
