@@ -9,6 +9,7 @@ from spanloom.cli.flags import parse
 from spanloom.cli.recipe import find
 from spanloom.cli.tokens import split, take
 from spanloom.cli.train import output_directory
+from spanloom.settings.run_layout import STORES
 
 USAGE = """usage: spanloom cache RECIPE [--out DIR] [--workers N] [flags]
 
@@ -21,9 +22,6 @@ same to the last byte whatever N. What is killed goes on with the last whole sha
 """
 
 
-_CORES = "one a core"
-
-
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code."""
     if not argv or argv[0] in ("-h", "--help"):
@@ -32,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
     if argv[0].startswith("-"):
         raise UsageError("the recipe comes first: spanloom cache RECIPE [flags]")
     words, flags = split(argv[1:])
-    workers = _workers(take(flags, "workers", _CORES))
+    workers = _workers(take(flags, "workers"))
     command = parse(
         find(argv[0]), [*words, *(w for f in flags for w in (f.typed, *f.values))], f"spanloom cache {argv[0]}"
     )
@@ -59,14 +57,14 @@ def main(argv: Sequence[str]) -> int:
         display.close()
     for split_name, report in data.reports.items():
         print(f"{split_name}: {report.describe()}")
-    print(f"stores in {directory / 'stores'}")
+    print(f"stores in {directory / STORES}")
     return 0
 
 
 def _workers(text: str | None) -> int | None:
     """The number asked for, if one is."""
-    if text == _CORES:
+    if text is None:
         return None
-    if text is None or not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"--workers {text}: must be a number of processes, 1 or more")
     return int(text)
