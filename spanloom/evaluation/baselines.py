@@ -78,10 +78,11 @@ class Losses:
 
 def baseline_losses(
     training_text: Iterable[IntArray], batches: Iterable[Mapping[str, IntArray]], vocabulary: Vocabulary
-) -> dict[str, Losses]:
-    """Losses of the "unigram" and the "bigram" model on the targets of `batches` (fields as the pipeline makes them).
+) -> tuple[dict[str, Losses], int]:
+    """Losses of the "unigram" and the "bigram" model on the targets of `batches`, and how many targets there are.
 
-    `training_text` is the token stream in blocks, such as `Store.blocks()`. Raises ValueError where either is empty.
+    Fields are as the pipeline makes them, one example a row. `training_text` is the token stream in blocks, such as
+    `Store.blocks()`. Raises ValueError where either is empty.
     """
     unigram, bigram = fit(training_text, vocabulary)
     models: dict[str, Unigram | Bigram] = {"unigram": unigram, "bigram": bigram}
@@ -96,7 +97,7 @@ def baseline_losses(
         tokens, text_tokens = tokens + int(real_BxT.sum()), text_tokens + int(text_BxT.sum())
     if not text_tokens:
         raise ValueError("the held-out batches hold no text to compare baselines on; keep more documents out")
-    return {name: Losses(total / tokens, total / text_tokens) for name, total in sums.items()}
+    return {name: Losses(total / tokens, total / text_tokens) for name, total in sums.items()}, tokens
 
 
 def fit(training_text: Iterable[IntArray], vocabulary: Vocabulary) -> tuple[Unigram, Bigram]:

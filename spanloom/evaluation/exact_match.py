@@ -1,4 +1,8 @@
-"""Exact match: the share of examples whose greedily decoded text is the target's, character by character."""
+"""Exact match: the share of examples whose greedily decoded text is the target's, character by character.
+
+The target is compared as the vocabulary writes it (SentencePiece may normalise text). One with a piece that the
+vocabulary lacks cannot be written at all: its unknown pieces read alike whatever they stand for, so it is never right.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,11 +26,13 @@ class Prediction:
     prediction: str
     cut: bool = False
     """Whether the target, end of sequence included, is longer than what training and the model have room for."""
+    unknown: bool = False
+    """Whether the target holds what the vocabulary lacks, so that no model can write it."""
 
     @property
     def correct(self) -> bool:
-        """Whether prediction and target are the same string."""
-        return self.prediction == self.target
+        """Whether prediction and target are the same string, and one that the vocabulary can write."""
+        return self.prediction == self.target and not self.unknown
 
 
 def predictions(
@@ -40,7 +46,8 @@ def predictions(
 
     `targets` are their whole targets in the same order, without end of sequence: those of the batches may be trimmed
     (too_long = "trim"), and half an answer is not the answer. At most as many tokens are written as the batches'
-    targets are wide, end of sequence included. One program for each shape of batch.
+    targets are wide, end of sequence included. Rows hold one example each, from their first column on (packed rows,
+    which hold several, are for training only). One program for each shape of batch.
     """
     remaining = iter(targets)
     for batch in batches:
@@ -50,7 +57,8 @@ def predictions(
         for row in np.flatnonzero(real_B):
             inputs, target = np.trim_zeros(np.asarray(inputs_BxS[row]), "b"), next(remaining)
             asked, wanted, made = (vocabulary.decode(ids) for ids in (inputs, target, written_BxT[row]))
-            yield Prediction(asked, wanted, made, cut=len(target) + 1 > width)
+            unknown = vocabulary.unk_id in target
+            yield Prediction(asked, wanted, made, cut=len(target) + 1 > width, unknown=unknown)
 
 
 def exact_match(

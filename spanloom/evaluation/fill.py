@@ -26,6 +26,13 @@ class Piece:
     """The text; of a gap, what was there."""
     guess: str | None = None
     """What the model put into the gap; None if this is no gap."""
+    known: bool = True
+    """Whether the vocabulary can write the text; if not, no guess is right."""
+
+    @property
+    def right(self) -> bool:
+        """Whether the guess is what was there."""
+        return self.known and self.guess == self.text
 
 
 def fill_examples(
@@ -59,7 +66,7 @@ def pieces_of(inputs: Ids, targets: Ids, written: Ids, vocabulary: Vocabulary) -
     for sentinel, ids in _runs(_without_last_eos(inputs, vocabulary), vocabulary):
         if sentinel is not None:
             there, guess = (_continue(before, spans.get(sentinel, []), vocabulary) for spans in (wanted, guessed))
-            pieces.append(Piece(there, guess))
+            pieces.append(Piece(there, guess, known=vocabulary.unk_id not in wanted.get(sentinel, [])))
             before = wanted.get(sentinel, []) or before
         if ids:
             pieces.append(Piece(_continue(before, ids, vocabulary)))
@@ -107,7 +114,7 @@ def plain(pieces: Iterable[Piece], context: int = 60) -> str:
     for piece in pieces:
         if piece.guess is None:
             parts.append(_cut(piece.text, context))
-        elif piece.guess == piece.text:
+        elif piece.right:
             parts.append(f"[{piece.guess}]")
         else:
             parts.append(f"[{piece.guess}|{piece.text}]")
@@ -123,10 +130,9 @@ def coloured(pieces: Iterable[Piece], context: int = 60) -> "Text":
         if piece.guess is None:
             line.append(_cut(piece.text, context).replace("\n", " / "))
             continue
-        right = piece.guess == piece.text
         line.append("[", style="dim")
-        line.append(piece.guess.replace("\n", " / "), style="bold green" if right else "bold red")
-        if not right:
+        line.append(piece.guess.replace("\n", " / "), style="bold green" if piece.right else "bold red")
+        if not piece.right:
             line.append("|", style="dim")
             line.append(piece.text.replace("\n", " / "), style="cyan")
         line.append("]", style="dim")

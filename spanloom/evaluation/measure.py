@@ -28,7 +28,7 @@ def measure(run: Run, data: Data, model: Model, params: Any, logged: Mapping[str
     text, kind = "", ""
     values: dict[str, float] = {}
     if run.after.baselines:
-        text, values = _beside_baselines(run, data, _losses(run, data, model, params, logged))
+        text, values = _beside_baselines(run, data, model, params, logged)
         kind = "baselines"
     examples = data.heldout.text_examples(run.after.fills)
     filled = fill_examples(params, model, data.vocabulary, examples, data.lengths["decoder"])
@@ -41,16 +41,14 @@ def _batches(run: Run, data: Data) -> Iterator[Batch]:
     return data.heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
 
 
-def _losses(run: Run, data: Data, model: Model, params: Any, logged: Mapping[str, float] | None) -> Mapping[str, float]:
-    tokens = float(sum(batch["decoder_loss_weights"].sum() for batch in _batches(run, data)))
-    if logged is not None and logged["heldout_tokens"] == tokens:
-        return logged
-    return heldout_metrics(make_heldout_step(model, data.vocabulary), params, _batches(run, data))
-
-
-def _beside_baselines(run: Run, data: Data, losses: Mapping[str, float]) -> tuple[str, dict[str, float]]:
+def _beside_baselines(
+    run: Run, data: Data, model: Model, params: Any, logged: Mapping[str, float] | None
+) -> tuple[str, dict[str, float]]:
     """The model's losses beside those of the baselines, in words; these as numbers."""
-    baselines = baseline_losses(data.train.store.blocks(), _batches(run, data), data.vocabulary)
+    baselines, tokens = baseline_losses(data.train.store.blocks(), _batches(run, data), data.vocabulary)
+    losses = logged
+    if losses is None or losses["heldout_tokens"] != tokens:
+        losses = heldout_metrics(make_heldout_step(model, data.vocabulary), params, _batches(run, data))
     rows = {"this model": (losses["heldout_loss"], losses["heldout_text_loss"])}
     for name in ("bigram", "unigram"):
         rows[f"{name} model"] = (baselines[name].loss, baselines[name].text_loss)
@@ -74,12 +72,17 @@ def _exact_match(run: Run, data: Data, model: Model, params: Any) -> Results:
     assert data.heldout is not None
     whole = map(data.heldout.raw, range(data.heldout.num_examples))
     share, made = exact_match(params, model, data.vocabulary, _batches(run, data), whole)
-    right, cut = (sum(getattr(prediction, name) for prediction in made) for name in ("correct", "cut"))
+    right, cut, unknown = (sum(getattr(one, name) for one in made) for name in ("correct", "cut", "unknown"))
     lines = [f"exact match on {len(made):,} held-out examples: {share:.1%} ({right:,} right)"]
     if cut:
         lines.append(
             f"  {cut:,} of their targets were cut to {data.lengths['decoder']} tokens for training; compared is with "
             "the whole ones, which the model has no room to write (a larger task.objective.targets_length gives it)"
+        )
+    if unknown:
+        lines.append(
+            f"  {unknown:,} of their targets hold what the vocabulary cannot write (shown as \u2047): never right, "
+            "whatever the model writes; a model of bytes knows everything"
         )
     for prediction in made[:: max(len(made) // max(run.after.fills, 1), 1)][: run.after.fills]:
         verdict = "right" if prediction.correct else f"wrong, not {prediction.target!r}"

@@ -11,7 +11,7 @@ from typing import Any
 from spanloom.evaluation.fill import Piece
 from spanloom.pipeline.durable import write_file
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def write_results(path: Path, key: str, results: Results) -> None:
         "text": results.text,
         "kind": results.kind,
         "values": dict(results.values),
-        "fills": [[[piece.text, piece.guess] for piece in pieces] for pieces in results.fills],
+        "fills": [[[piece.text, piece.guess, piece.known] for piece in pieces] for pieces in results.fills],
     }
     whole = json.dumps({"key": key, "crc32": _crc32(key, body), "results": body}, indent=1)
     write_file(path, lambda file: file.write(whole.encode()))

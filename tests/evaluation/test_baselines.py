@@ -63,7 +63,7 @@ def test_losses_approach_the_entropy_of_the_source():
     train, heldout = markov_text(60_000, 0), markov_text(6_000, 1)
     rows = heldout.reshape(-1, 60).tolist()
     made = batch([[S0, EOS]] * len(rows), [[S0, *row, EOS] for row in rows])
-    losses = baseline_losses([train[:30_000], train[30_000:]], [made], VOCABULARY)
+    losses, _ = baseline_losses([train[:30_000], train[30_000:]], [made], VOCABULARY)
     entropy = -(0.9 * math.log(0.9) + 0.1 * math.log(0.1))
     assert losses["unigram"].text_loss == pytest.approx(math.log(3), rel=0.01)
     first_token = (math.log(3) - entropy) / 60
@@ -73,7 +73,9 @@ def test_losses_approach_the_entropy_of_the_source():
 def test_sentinels_and_end_of_sequence_cost_nothing():
     text = markov_text(6000, 0)
     made = batch([[*ids("ab"), S0, EOS]], [[S0, *ids("abc"), EOS, *ids("a"), EOS]])
-    for losses in baseline_losses([text], [made], VOCABULARY).values():
+    losses_of, tokens = baseline_losses([text], [made], VOCABULARY)
+    assert tokens == 7
+    for losses in losses_of.values():
         assert losses.loss == pytest.approx(losses.text_loss * 4 / 7)
 
 

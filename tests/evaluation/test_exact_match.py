@@ -1,12 +1,15 @@
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
+import sentencepiece
 
 from spanloom.evaluation.exact_match import exact_match
 from spanloom.model.decoding import greedy
 from spanloom.model.params import declare, initialize
 from spanloom.settings.model import Model
-from spanloom.settings.vocabulary import Bytes
+from spanloom.settings.vocabulary import Bytes, SentencePiece
 from spanloom.vocabularies.build import build
 
 VOCABULARY = build(Bytes())
@@ -56,3 +59,30 @@ def test_a_target_that_was_cut_is_compared_whole():
     assert share == 0.0
     assert (first.target, first.prediction, first.cut) == (text + " and more", text, True)
     assert (second.target, second.cut) == ("x", False)
+
+
+def test_a_target_with_an_unknown_piece_is_never_right(tmp_path):
+    """The unknown piece reads alike whatever it stands for: to write it is not to know the answer."""
+    (tmp_path / "text.txt").write_text("a small text of a few words\n" * 20)
+    special = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    text, prefix = str(tmp_path / "text.txt"), str(tmp_path / "few")
+    sentencepiece.SentencePieceTrainer.train(
+        input=text, model_prefix=prefix, vocab_size=40, hard_vocab_limit=False, minloglevel=2, **special
+    )
+    words = build(SentencePiece(f"{prefix}.model"))
+    known, unknown = words.encode("a word"), words.encode("a \u6c34")
+    assert words.unk_id in unknown and words.unk_id not in known
+    written = np.zeros((2, 8), np.int32)
+    for row, ids in zip(written, (known, unknown), strict=True):
+        row[: len(ids) + 1] = [*ids, words.eos_id]
+    made = {
+        "encoder_input_tokens": written,
+        "decoder_target_tokens": written,
+        "decoder_loss_weights": np.ones((2, 8), np.int32),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spanloom.evaluation.exact_match.greedy", lambda *args, **kwargs: SimpleNamespace(tokens=written))
+        share, (first, second) = exact_match({}, TINY, words, [made], [known, unknown])
+    assert share == 0.5
+    assert (first.correct, first.unknown) == (True, False)
+    assert second.prediction == second.target and (second.correct, second.unknown) == (False, True)

@@ -40,6 +40,15 @@ def test_what_the_model_does_not_come_to_is_empty():
     assert plain(pieces_of(INPUTS, TARGETS, [], VOCABULARY)) == "the [|cat] sat on [|a mat]"
 
 
+def test_a_gap_that_the_vocabulary_cannot_write_is_never_guessed_right():
+    words = Words(VOCABULARY)
+    (words.unk_id,) = ids("?")
+    (piece,) = pieces_of([S0, EOS], [S0, words.unk_id, EOS], [S0, words.unk_id, EOS], words)
+    assert piece.guess == piece.text == "?" and not piece.right
+    assert plain([piece]) == "[?|?]"
+    assert "bold red" in {str(span.style) for span in coloured([piece]).spans}
+
+
 def test_documents_that_meet_and_broken_bytes_are_shown():
     assert show([*ids("one"), EOS, *ids("two")], VOCABULARY) == "one\ntwo"
     assert plain([Piece("one\ntwo")]) == "one / two"
@@ -77,6 +86,7 @@ class Words:
 
     def __init__(self, vocabulary):
         self.sentinels, self.eos_id, self._vocabulary = vocabulary.sentinels, vocabulary.eos_id, vocabulary
+        self.unk_id = vocabulary.unk_id
 
     def decode_with_sentinels(self, ids):
         return self._vocabulary.decode_with_sentinels(ids).removeprefix(" ")

@@ -59,6 +59,32 @@ def test_pairs_are_compared(tmp_path):
     assert made.text.startswith(f"exact match on {made.values['examples']:.0f} held-out examples: 0.0% (0 right)")
     assert made.text.count("(wrong, not ") == 3
     assert "were cut" not in made.text
+    assert "cannot write" not in made.text
+
+
+def test_targets_that_the_vocabulary_cannot_write_are_said(tmp_path, monkeypatch):
+    """A letter stands in for the unknown piece, which bytes do not have."""
+    run = pairs(tmp_path).resolve()
+    data = open_data(run, tmp_path)
+    monkeypatch.setattr(data.vocabulary, "unk_id", int(data.vocabulary.encode("l")[0]), raising=False)
+    with_l = sum("l" in data.vocabulary.decode(data.heldout.raw(i)) for i in range(data.heldout.num_examples))
+    assert 0 < with_l < data.heldout.num_examples
+    params = initialize(declare(run.model), jax.random.key(0))
+    said = measure(run, data, run.model, params).text
+    assert f"  {with_l} of their targets hold what the vocabulary cannot write" in said
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_heldout_batches_are_made_once_where_the_loop_measured_them(text_run, tmp_path, monkeypatch, known):
+    run = replace(text_run, after=After(fills=0)).resolve()
+    data = open_data(run, tmp_path)
+    tokens = float(sum(batch["decoder_loss_weights"].sum() for batch in data.heldout.eval_batches(run.batch_size)))
+    made = []
+    whole = type(data.heldout).eval_batches
+    monkeypatch.setattr(type(data.heldout), "eval_batches", lambda *args: made.append(1) or whole(*args))
+    logged = {"heldout_loss": 1.25, "heldout_text_loss": 1.5, "heldout_tokens": tokens}
+    measure(run, data, run.model, initialize(declare(run.model), jax.random.key(0)), logged if known else None)
+    assert len(made) == (1 if known else 2)
 
 
 def test_targets_that_training_cuts_are_said_and_compared_whole(tmp_path):
