@@ -140,13 +140,11 @@ def open_data(
     _check_vocabulary_fits(run, vocabulary)
     if isinstance(task.objective, SpanCorruption):
         lengths_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
-    base = Path(directory) / STORES / _directory_name(task.name)
-    splits: tuple[Split, ...] = ("train", "heldout") if has_heldout(task.source) else ("train",)
-    directories = {split: base / split for split in splits}
+    directories = store_directories(task, directory)
     built = open_or_build_all(
         task, directories, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
     )
-    stores: dict[str, Store] = {split: built[split] for split in splits}
+    stores: dict[str, Store] = {split: built[split] for split in directories}
     examples = _examples_of(task, stores, vocabulary)
     _check_enough(task, stores, examples)
     _warn_of_unknown_text(task, stores["train"], warn)
@@ -160,6 +158,13 @@ def open_data(
         reports={split: store.report for split, store in stores.items()},
         lengths={"encoder": examples["train"].inputs_length, "decoder": examples["train"].targets_length},
     )
+
+
+def store_directories(task: Task, directory: Path) -> dict[Split, Path]:
+    """Where the stores of a task stand in a run directory. Raises DataError for a name that no directory can have."""
+    base = Path(directory) / STORES / _directory_name(task.name)
+    splits: tuple[Split, ...] = ("train", "heldout") if has_heldout(task.source) else ("train",)
+    return {split: base / split for split in splits}
 
 
 def _examples_of(task: Task, stores: dict[str, Store], vocabulary: Vocabulary) -> dict[str, Examples]:

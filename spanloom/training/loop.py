@@ -31,7 +31,7 @@ from spanloom.training.memory import return_freed_memory
 from spanloom.training.progress import Display, make_display
 from spanloom.training.recorder import Recorder, Speeds, count_tokens
 from spanloom.training.run_file import write_run
-from spanloom.training.same_data import changed_parts, vocabulary_for
+from spanloom.training.same_data import changed_parts, refuse_changed_text, vocabulary_for
 from spanloom.training.say import saved_sayer, say_best, say_data, say_first_loss, say_heldout, say_model, say_resume
 from spanloom.training.signals import Stopped, stop_signals
 from spanloom.training.start import find_start, load_start
@@ -76,6 +76,8 @@ def train(
         # ---- Read the data -------------------------------------------------------------------------------------------
         # A checkpoint needs nothing but itself: its vocabulary is used, not the file that this once came from.
         vocabulary = vocabulary_for(checkpoint, facts, run, accepted) if checkpoint and facts else None
+        if checkpoint and facts:
+            refuse_changed_text(checkpoint, facts, run, directory, accepted)
         data = open_data(
             run,
             directory,

@@ -1,18 +1,25 @@
 """Whether a run that goes on still learns from the data it began with: the text of each part, and the vocabulary."""
 
+import contextlib
 from collections.abc import Collection
 from pathlib import Path
 
-from spanloom.pipeline.data import PARTS, VOCABULARY, Data
+from spanloom.pipeline.data import PARTS, VOCABULARY, Data, store_directories
+from spanloom.pipeline.same_text import changed_texts
+from spanloom.pipeline.shards import DamagedStoreError
+from spanloom.pipeline.store import Store, open_store
 from spanloom.settings.compare import changes, within
 from spanloom.settings.run import Run
 from spanloom.settings.vocabulary import SentencePiece
+from spanloom.tasks.heldout import Split
 from spanloom.training.checkpoints import Facts, check_intact, vocabulary_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
 
 TEXT_SETTINGS = ("task.source", "task.vocabulary", "task.version", "task.objective.separator")
 """Settings that decide the text and its tokens: whoever changed one, and had it accepted, expects other data."""
+TEXT = "task.source.files"
+PUT_BACK = "Put the files back as they were"
 
 
 class ChangedDataError(ValueError):
@@ -44,6 +51,24 @@ def vocabulary_for(checkpoint: Path, facts: Facts, run: Run, accepted: Collectio
     return kept
 
 
+def refuse_changed_text(checkpoint: Path, facts: Facts, run: Run, directory: Path, accepted: Collection[str]) -> None:
+    """Raise ChangedDataError where `changed_parts` would, before the stores in the run directory are built anew.
+
+    Only where these still hold what the checkpoint learnt from: others are nothing to lose. Nothing is written.
+    """
+    if _asked_for(facts, run) or within(TEXT, accepted):
+        return
+    stores: dict[Split, Store] = {}
+    for split, place in store_directories(run.task, directory).items():
+        with contextlib.suppress(FileNotFoundError, DamagedStoreError, KeyError, TypeError):
+            store = open_store(place)
+            if store.content == facts.content.get(split):
+                stores[split] = store
+    changed = changed_texts(run.task, stores)
+    if changed:
+        raise _refusal(checkpoint, [part for part in PARTS if part in changed], PUT_BACK)
+
+
 def changed_parts(checkpoint: Path, facts: Facts, run: Run, data: Data, accepted: Collection[str]) -> list[str]:
     """Which parts of the data ("train", "heldout", "vocabulary") are others than when the checkpoint was written.
 
@@ -55,13 +80,17 @@ def changed_parts(checkpoint: Path, facts: Facts, run: Run, data: Data, accepted
     found = [part for part in PARTS if facts.content.get(part) != now.get(part)]
     if VOCABULARY in found:
         found = [VOCABULARY]  # the hashes of the texts depend on it
-    asked_for = any(
+    field = "task.vocabulary.path" if VOCABULARY in found else TEXT
+    if found and not _asked_for(facts, run) and not within(field, accepted):
+        raise _refusal(checkpoint, found, PUT_BACK)
+    return found
+
+
+def _asked_for(facts: Facts, run: Run) -> bool:
+    """Whether settings that decide the text and its tokens were changed."""
+    return any(
         within(change.field, TEXT_SETTINGS) or change.field == "task.objective" for change in changes(facts.run, run)
     )
-    field = "task.vocabulary.path" if VOCABULARY in found else "task.source.files"
-    if found and not asked_for and not within(field, accepted):
-        raise _refusal(checkpoint, found, "Put the files back as they were")
-    return found
 
 
 def _refusal(checkpoint: Path, parts: list[str], fix: str) -> ChangedDataError:

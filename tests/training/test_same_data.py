@@ -43,12 +43,16 @@ def train(run, directory, accepted=()):
     return stream.getvalue()
 
 
+def files_of(directory):
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
 def test_a_rewritten_text_is_refused_with_the_ways_on_and_may_be_accepted(tmp_path):
     text, directory = write_text(tmp_path / "lines.txt"), tmp_path / "run"
     old = text.read_bytes()
     train(run_of(text, 2), directory)
     write_text(text, seed=1)
-    before = losses(directory)
+    before, stores = losses(directory), files_of(directory / "stores")
     with pytest.raises(ChangedDataError) as error:
         train(run_of(text, 4), directory)
     message = str(error.value)
@@ -57,11 +61,16 @@ def test_a_rewritten_text_is_refused_with_the_ways_on_and_may_be_accepted(tmp_pa
     assert "--accept-change task.source" in message
     assert "--fork NEW_DIR" in message
     assert losses(directory) == before
+    assert files_of(directory / "stores") == stores
     assert latest(directory).name == "2"
 
     again = shutil.copytree(directory, tmp_path / "again")
     text.write_bytes(old)  # put back, it goes on
     assert "other data" not in train(run_of(text, 4), directory)
+    shutil.rmtree(directory / "stores")  # nothing is left to compare with but what the checkpoint says
+    write_text(text, seed=1)
+    with pytest.raises(ChangedDataError, match="the training text and the held-out text changed"):
+        train(run_of(text, 6), directory)
 
     write_text(text, seed=1)
     for accepted in (["seed"], ["task.vocabulary"], ["task.objective"]):
@@ -93,12 +102,12 @@ def test_a_replaced_vocabulary_is_refused_before_stores_are_built_and_may_be_acc
     text, model = write_text(tmp_path / "lines.txt"), write_vocabulary(tmp_path / "my.model")
     directory = tmp_path / "run"
     train(run_of(text, 2, model), directory)
-    stores = {p: p.read_bytes() for p in (directory / "stores").rglob("*") if p.is_file()}
+    stores = files_of(directory / "stores")
     for replace in (lambda: write_vocabulary(model, 30), lambda: model.write_bytes(b"no model")):
         replace()
         with pytest.raises(ChangedDataError, match=r"the vocabulary changed.*--accept-change task.vocabulary"):
             train(run_of(text, 4, model), directory, ["task.source"])
-        assert {p: p.read_bytes() for p in (directory / "stores").rglob("*") if p.is_file()} == stores
+        assert files_of(directory / "stores") == stores
     write_vocabulary(model, 30)
     output = train(run_of(text, 4, model), directory, ["task.vocabulary"])
     assert "warning: other data than that checkpoint was trained on: the vocabulary changed" in output

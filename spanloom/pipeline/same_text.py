@@ -1,0 +1,36 @@
+"""Whether files still hold the text that stores were built from: read again, but no tokens made, and nothing written."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from spanloom.pipeline.groups import groups_of
+from spanloom.pipeline.store import Store
+from spanloom.settings.task import Task
+from spanloom.tasks.heldout import Split
+from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.sources import read_parts, source_fingerprint
+
+
+def changed_texts(task: Task, stores: Mapping[Split, Store]) -> set[Split]:
+    """The parts of the task whose text is no longer that of their store, which was built with these settings.
+
+    Files that look as they did, or that cannot be found, are not read, and reading ends once every part differs.
+    Raises BadInputError on bad input in what is read.
+    """
+    try:
+        source = source_fingerprint(task.source)
+    except (BadInputError, OSError):
+        return set()  # such stores are used as they are
+    if all(store.meta["fingerprint"]["source"] == source for store in stores.values()):
+        return set()
+    built = {split: [entry["text_sha256"] for entry in store.meta["shards"]] for split, store in stores.items()}
+    (shard_bytes,) = {store.meta["fingerprint"]["shard_bytes"] for store in stores.values()}
+    changed: set[Split] = set()
+    seen = Counter[Split]()
+    for group in groups_of(read_parts(task.source, {split: ReadReport() for split in stores}), shard_bytes):
+        seen[group.split] += 1
+        if built[group.split][group.number : group.number + 1] != [group.text_hash()]:
+            changed.add(group.split)
+        if len(changed) == len(stores):
+            break
+    return changed | {split for split, hashes in built.items() if seen[split] < len(hashes)}

@@ -1,0 +1,70 @@
+import os
+from pathlib import Path
+
+import pytest
+from pipeline_data import sentences, text_task
+
+from spanloom.pipeline import same_text
+from spanloom.pipeline.same_text import changed_texts
+from spanloom.pipeline.store import open_or_build_all
+from spanloom.vocabularies.build import build
+
+pytestmark = pytest.mark.short
+
+
+@pytest.fixture
+def built(tmp_path):
+    """A text file, its task and the stores of both parts, of several shards."""
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"{line!r}\n" for line in sentences(200)))
+    task = text_task(str(path), heldout_share=0.2)
+    places = {split: tmp_path / "stores" / split for split in ("train", "heldout")}
+    stores = open_or_build_all(task, places, build(task.vocabulary), shard_bytes=2000)
+    assert all(len(store.meta["shards"]) > 1 for store in stores.values())
+    return path, task, stores
+
+
+def never(*_):
+    raise AssertionError("read all the same")
+
+
+def test_files_that_look_as_they_did_or_are_gone_are_not_read(built, monkeypatch):
+    path, task, stores = built
+    monkeypatch.setattr(same_text, "read_parts", never)
+    assert changed_texts(task, stores) == set()
+    path.unlink()
+    assert changed_texts(task, stores) == set()
+
+
+def test_a_touched_file_has_the_same_text(built):
+    path, task, stores = built
+    os.utime(path, (1, 1))
+    assert changed_texts(task, stores) == set()
+
+
+@pytest.mark.parametrize("change", ["first", "last", "fewer", "more"])
+def test_each_part_that_changed_is_named(built, change):
+    path, task, stores = built
+    lines = path.read_text().splitlines(keepends=True)
+    both = {"train", "heldout"}
+    if change == "fewer":
+        assert changed(path, lines[:100], task, stores) == both
+        return
+    if change == "more":
+        assert changed(path, [*lines, *(f"{line!r}\n" for line in sentences(100, seed=7))], task, stores) == both
+        return
+    place = 0 if change == "first" else -1
+    (part,) = changed(path, lines[1:] if place == 0 else lines[:-1], task, stores)
+    assert part in both
+
+
+def changed(path: Path, lines: list[str], task, stores):
+    path.write_text("".join(lines))
+    return changed_texts(task, stores)
+
+
+def test_nothing_is_written(built, tmp_path):
+    path, task, stores = built
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p != path}
+    assert changed(path, ["other\n"] * 50, task, stores)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p != path} == before
