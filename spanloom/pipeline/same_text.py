@@ -1,4 +1,4 @@
-"""Whether files still hold the text that stores were built from: read again, but no tokens made, and nothing written."""
+"""Whether files still hold the text that stores were built from: read, with no tokens made and nothing written."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -4,6 +4,7 @@ import contextlib
 import sys
 import time
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Protocol, TextIO
 
 from spanloom.pipeline.build import BuildProgress
@@ -188,3 +189,8 @@ def amount(number: float) -> str:
             return f"{number:.3g}{unit}"
         number /= 1000
     return f"{number:.3g} P"
+
+
+def times(number: float) -> str:
+    """'2,810', '3.52', '0.0000128': three digits that count, written out."""
+    return f"{Decimal(f'{number:.3g}'):,f}"

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from spanloom.pipeline.data import PARTS, Data
-from spanloom.settings.compare import changes
+from spanloom.settings.compare import changes, within
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.settings.task import SpanCorruption
 from spanloom.training.checkpoints import Facts
 from spanloom.training.first_loss import FirstLoss
-from spanloom.training.progress import Display, amount
+from spanloom.training.progress import Display, amount, times
+from spanloom.training.same_data import TEXT_SETTINGS
 
 MOST_EPOCHS = 4
 """So often may text be repeated in pretraining with little loss against new text (Muennighoff et al. 2023)."""
@@ -27,7 +28,7 @@ def say_data(display: Display, run: Run, data: Data) -> None:
     epochs = run.steps * run.batch_size / data.train.num_examples
     display.say(
         f"data: {data.train.num_examples:,} training examples of {data.lengths['encoder']} + "
-        f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size} are {epochs:.3g} epochs"
+        f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size} are {times(epochs)} epochs"
     )
     _warn_of_repeats(display, run, data.train.num_examples)
 
@@ -38,11 +39,11 @@ def _warn_of_repeats(display: Display, run: Run, examples: int) -> None:
     if run.batch_size > examples:
         display.warn(
             f"one batch takes {run.batch_size:,} examples and there are {examples:,}: every batch holds each of them "
-            f"{run.batch_size / examples:.3g} times. More data helps, or a smaller --batch-size (at most {examples:,})"
+            f"{times(run.batch_size / examples)} times. More data helps, or a smaller --batch-size (at most {examples:,})"
         )
     elif epochs > MOST_EPOCHS and isinstance(run.task.objective, SpanCorruption):
         display.warn(
-            f"every text is read {epochs:.3g} times, masked anew each time: beyond about {MOST_EPOCHS} readings the "
+            f"every text is read {times(epochs)} times, masked anew each time: beyond about {MOST_EPOCHS} readings the "
             "same text teaches less and less. More text helps, or fewer --steps; watch the held-out loss"
         )
 
@@ -71,12 +72,17 @@ def say_best(display: Display, run: Run, data: Data) -> None:
 def say_resume(display: Display, facts: Facts, run: Run, parts: list[str], differing: list[str]) -> None:
     """That the run goes on, with what else differs from before: settings, `parts` of the data, the machine."""
     display.say(f"resuming after step {facts.step:,}, {facts.position['examples']:,} examples read")
-    for change in changes(facts.run, run):
-        if not change.free:
-            display.warn(f"changed since that checkpoint: {change}")
+    found = [change for change in changes(facts.run, run) if not change.free]
+    for change in found:
+        display.warn(f"changed since that checkpoint: {change}")
     if parts:
         names = " and ".join(PARTS[part] for part in parts)
-        display.warn(f"other data than that checkpoint was trained on: {names} changed")
+        display.warn(
+            f"other data than that checkpoint was trained on: {names} changed; accepted, so the run learns from these "
+            f"after step {facts.step:,}"
+        )
+    elif facts.content and any(within(change.field, TEXT_SETTINGS) for change in found):
+        display.say("with these settings the text and its tokens are the very same as before")
     if differing:
         display.warn(
             "the checkpoint was written elsewhere, so losses may differ in the last bits (the data do not):\n  "

@@ -11,6 +11,7 @@ from spanloom.training.progress import (
     describe_building,
     duration,
     make_display,
+    times,
 )
 
 pytestmark = pytest.mark.short
@@ -110,3 +111,11 @@ def test_a_reader_that_has_gone_stops_no_training():
     display.advance(pace(2), log_line=True)
     assert attempts[0] == "warning: careful"
     assert attempts[-1].startswith("step 2/2")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(2813.3, "2,810"), (12.0, "12"), (3.516, "3.52"), (1234567.0, "1,230,000"), (1.28e-5, "0.0000128"), (0.0, "0")],
+)
+def test_how_often_is_written_out(number, text):
+    assert times(number) == text

@@ -95,7 +95,15 @@ def test_a_touched_file_and_accepted_settings_are_no_change(tmp_path):
     text.write_bytes(text.read_bytes())
     assert "other data" not in train(run_of(text, 4), tmp_path / "run")
     other = write_text(tmp_path / "other.txt", seed=1)
-    assert "changed since that checkpoint: task.source.files" in train(run_of(other, 6), tmp_path / "run")
+    output = train(run_of(other, 6), tmp_path / "run")
+    assert "changed since that checkpoint: task.source.files" in output
+    assert "the training text and the held-out text changed; accepted, so the run learns from these" in output
+    moved = text.parent / "moved.txt"
+    moved.write_bytes(other.read_bytes())
+    output = train(run_of(moved, 8), tmp_path / "run")
+    assert "changed since that checkpoint: task.source.files" in output
+    assert "the text and its tokens are the very same as before" in output
+    assert "other data" not in output
 
 
 def test_a_replaced_vocabulary_is_refused_before_stores_are_built_and_may_be_accepted(tmp_path):

@@ -50,5 +50,11 @@ def test_text_that_is_read_many_times_is_said():
     assert heard(replace(TEXT, batch_size=10, steps=40), 100).warned == []
 
 
+def test_many_epochs_are_written_out():
+    display = heard(replace(TEXT, batch_size=10, steps=28_100), 100)
+    assert "are 2,810 epochs" in display.said[-1]
+    assert "is read 2,810 times" in display.warned[0]
+
+
 def test_fine_tuning_reads_pairs_many_times():
     assert heard(replace(PAIRS, batch_size=10, steps=1000), 100).warned == []
