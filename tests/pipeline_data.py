@@ -1,15 +1,20 @@
 """Small corpora, tasks and runs for the tests of the pipeline."""
 
+import os
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.shards import Ragged, ragged, token_dtype
+from spanloom.pipeline.store import Store, open_or_build_all
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
 from spanloom.settings.task import PairFiles, SpanCorruption, Supervised, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes
+from spanloom.tasks.read_report import ReadReport
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
@@ -51,3 +56,21 @@ def column_of(*shards: Sequence[Sequence[int]], size: int = 384) -> Column:
 def ragged_of(rows: Sequence[Sequence[int]], dtype) -> Ragged:
     """Rows of ids in one flat array of `dtype`."""
     return ragged(np.array([token for row in rows for token in row], dtype), [len(row) for row in rows])
+
+
+def open_or_build(task: Task, split, directory: Path, vocabulary, *, report: ReadReport | None = None, **options):
+    """The store of one part of a task."""
+    reports = {} if report is None else {split: report}
+    return open_or_build_all(task, {split: directory}, vocabulary, reports=reports, **options)[split]
+
+
+def tokens_of(store: Store) -> np.ndarray:
+    """The whole stream of the first column."""
+    return store.stream.slice(0, store.num_tokens)
+
+
+def kill_seed(*, fixed: bool) -> int:
+    """What decides the moments of kills: the same each time, or another one; printed, and set by SPANLOOM_KILL_SEED."""
+    seed = int(os.environ.get("SPANLOOM_KILL_SEED", 0 if fixed else time.time_ns() % 2**32))
+    print(f"repeat with SPANLOOM_KILL_SEED={seed}")
+    return seed

@@ -48,8 +48,9 @@ def make_shards(
 ) -> Iterator[Shard]:
     """Makes the shard of each group, with several `workers` in any order.
 
-    The first shards of each part are made here, so that small text, for which they would cost more than they save,
-    starts no processes. They hold the files of `locks` open, so that these stay locked until the last of them ended.
+    The first shards of each part are made here, so that small text, for which processes would cost more than they save,
+    starts none; then one starts for a group where none is idle, so that few groups start few. They hold the files of
+    `locks` open, so that these stay locked until the last of them ended.
     Raises what making a shard raises, and WorkerError where a process was killed; the others then end.
     """
     remaining = iter(groups)
@@ -74,24 +75,15 @@ class _Worker:
 
 
 class _Workers:
-    def __init__(self, number: int, makers: Mapping[Split, ShardMaker], tell: Tell, locks: Iterable[int]) -> None:
+    """At most so many processes: one starts where a group is there and no other is idle."""
+
+    def __init__(self, most: int, makers: Mapping[Split, ShardMaker], tell: Tell, locks: Iterable[int]) -> None:
+        self._most = most
         self._tell = tell
+        self._work = dict(makers), [_Inherited(lock) for lock in locks]
         self._idle: list[_Worker] = []
         self._busy: dict[Connection, _Worker] = {}
         self._all: list[_Worker] = []
-        context = multiprocessing.get_context("spawn")  # a fork would copy the locks of JAX's threads
-        for index in range(number):
-            ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_work,
-                args=(theirs, dict(makers), [_Inherited(lock) for lock in locks]),
-                name=f"process {index + 1} of {number} that build the store",
-                daemon=True,
-            )
-            process.start()
-            theirs.close()  # so that its end is seen: nobody else holds this one
-            self._all.append(_Worker(process, ours))
-        self._idle = [*self._all]
 
     def __enter__(self) -> "_Workers":
         return self
@@ -110,7 +102,10 @@ class _Workers:
                 worker.process.join()
 
     def hand_over(self, group: Group) -> Iterator[Shard]:
-        """Gives the group to a process once one is idle; the shards that were finished meanwhile."""
+        """Gives the group to a process, once one is idle or may be started; the shards that were finished meanwhile."""
+        yield from self._receive(timeout=0)
+        if not self._idle and len(self._all) < self._most:
+            self._start()
         while not self._idle:
             yield from self._receive()
         worker = self._idle.pop(0)
@@ -120,13 +115,23 @@ class _Workers:
             raise _ended(worker) from None
         self._busy[worker.connection] = worker
 
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork would copy the locks of JAX's threads
+        ours, theirs = context.Pipe()
+        name = f"process {len(self._all) + 1} of those that build the store"
+        process = context.Process(target=_work, args=(theirs, *self._work), name=name, daemon=True)
+        process.start()
+        theirs.close()  # so that its end is seen: nobody else holds this one
+        self._all.append(_Worker(process, ours))
+        self._idle.append(self._all[-1])
+
     def finish(self) -> Iterator[Shard]:
         """The shards that are still being made."""
         while self._busy:
             yield from self._receive()
 
-    def _receive(self) -> Iterator[Shard]:
-        for connection in wait(list(self._busy)):
+    def _receive(self, timeout: float | None = None) -> Iterator[Shard]:
+        for connection in wait(list(self._busy), timeout):
             assert isinstance(connection, Connection)
             worker = self._busy[connection]
             try:

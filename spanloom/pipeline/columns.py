@@ -65,12 +65,6 @@ class Column:
         """Length of every row, (rows,) int64; computed on each call."""
         return np.concatenate([np.empty(0, np.int64), *(np.diff(shard.offsets) for shard in self.shards)])
 
-    def offsets(self) -> np.ndarray:
-        """Where each row starts in the flat stream, (rows + 1,) int64; computed on each call."""
-        starts = zip(self._first_token.tolist(), self.shards, strict=False)
-        pieces = [start + np.asarray(shard.offsets[:-1]) for start, shard in starts]
-        return np.concatenate([*pieces, self._first_token[-1:]]).astype(np.int64, copy=False)
-
     def row_starts(self, rows: np.ndarray) -> np.ndarray:
         """Where these rows start in the flat stream, int64; num_rows itself gives the end of the stream."""
         starts = np.empty(len(rows), np.int64)
@@ -83,10 +77,6 @@ class Column:
                 local = rows[chosen] - self._first_row[shard]
                 starts[chosen] = self._first_token[shard] + self.shards[shard].offsets[local]
         return starts
-
-    def to_numpy(self) -> np.ndarray:
-        """The whole stream as one array: a view of the file if there is one shard, a copy in memory otherwise."""
-        return self.slice(0, self.num_tokens)
 
 
 def _starts(sizes: list[int]) -> np.ndarray:

@@ -54,23 +54,10 @@ class Store:
         """The first column: the token stream of a span-corruption task."""
         return next(iter(self.columns.values()))
 
-    @property
-    def tokens(self) -> np.ndarray:
-        """The first column as one flat array: memory-mapped if the store has one shard, else a copy in memory.
-
-        Use `blocks` for corpora of any size.
-        """
-        return self.stream.to_numpy()
-
     def blocks(self, size: int = 2**24) -> Iterator[np.ndarray]:
         """The first column's flat stream in pieces of `size` tokens."""
         for start in range(0, self.num_tokens, size):
             yield self.stream.slice(start, min(start + size, self.num_tokens))
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """Where each row of the first column starts, (rows + 1,) int64."""
-        return self.stream.offsets()
 
     @property
     def num_rows(self) -> int:
@@ -131,20 +118,6 @@ def open_store(directory: Path, *, checksum: bool = False) -> Store:
     return Store(directory, meta, {name: Column([shard[name] for shard in shards], dtype) for name in names})
 
 
-def open_or_build(
-    task: Task,
-    split: Split,
-    directory: Path,
-    vocabulary: Vocabulary,
-    *,
-    report: ReadReport | None = None,
-    **options: Any,
-) -> Store:
-    """The store of one split ("train" or "heldout") of a task in `directory`; see `open_or_build_all`."""
-    reports = {} if report is None else {split: report}
-    return open_or_build_all(task, {split: directory}, vocabulary, reports=reports, **options)[split]
-
-
 def open_or_build_all(
     task: Task,
     directories: Mapping[Split, Path],
@@ -167,23 +140,25 @@ def open_or_build_all(
     """
     wanted = {split: settings_fingerprint(task, split, vocabulary, shard_bytes) for split in directories}
 
-    def look() -> dict[Split, _Found]:
+    def look(source: _Source) -> dict[Split, _Found]:
         return {
-            split: _find(task, directory, vocabulary, wanted[split], checksum)
+            split: _find(task, directory, vocabulary, wanted[split], source, checksum)
             for split, directory in directories.items()
         }
 
-    found = look()
+    found = look(_source_now(task))
     if all(one.store is not None and not leftovers(directories[split]) for split, one in found.items()):
         return _stores(found, warn)
     with contextlib.ExitStack() as stack:
         locks = [stack.enter_context(_locked(directory, warn)) for directory in directories.values()]
-        found = look()
+        source = _source_now(task)  # once more: the wait may have been long
+        found = look(source)
         stores = _stores(found, warn)
         for split in stores:
             drop_leftovers(directories[split])
         if missing := [split for split in directories if split not in stores]:
-            source = source_fingerprint(task.source)
+            if isinstance(source, Exception):
+                raise source
             parts = [
                 Part(
                     split,
@@ -233,7 +208,20 @@ class _Found:
     """Whether shards whose text is still the same can be taken over: nothing but the text has changed."""
 
 
-def _find(task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str, Any], checksum: bool) -> _Found:
+_Source = str | BadInputError | OSError
+"""The fingerprint of a source's files, or why they cannot be read."""
+
+
+def _source_now(task: Task) -> _Source:
+    try:
+        return source_fingerprint(task.source)
+    except (BadInputError, OSError) as error:
+        return error
+
+
+def _find(
+    task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str, Any], source: _Source, checksum: bool
+) -> _Found:
     def outdated(reason: str, *, shards_usable: bool = False) -> _Found:
         return _Found(said=f"the store {directory} is built anew: {reason}", shards_usable=shards_usable)
 
@@ -254,10 +242,8 @@ def _find(task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str,
     probes = store.meta["probes"]
     if count := probes_changed(task, vocabulary, probes):
         return outdated(f"changed: tokenization ({count} of {len(probes)} probes give other ids)")
-    try:
-        source = source_fingerprint(task.source)
-    except (BadInputError, OSError) as error:
-        unread = f"the text of {directory} can no longer be read ({error}); the store built from it is used"
+    if isinstance(source, Exception):
+        unread = f"the text of {directory} can no longer be read ({source}); the store built from it is used"
         return _Found(store, said=unread)
     if found := changes({"source": stored_source}, {"source": source}):
         return outdated("changed: " + "; ".join(found), shards_usable=True)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pipeline_data import pair_task, sentences, text_task
+from pipeline_data import open_or_build, pair_task, sentences, text_task, tokens_of
 
 from spanloom.pipeline import store as store_module
 from spanloom.pipeline.fingerprint import FORMAT
 from spanloom.pipeline.shards import DamagedStoreError
-from spanloom.pipeline.store import open_or_build, open_store
+from spanloom.pipeline.store import open_or_build_all, open_store
 from spanloom.settings.vocabulary import Bytes
 from spanloom.tasks.read_report import ReadReport
 from spanloom.vocabularies.build import build
@@ -34,15 +34,15 @@ def task(write_texts):
 @pytest.mark.short
 def test_the_flat_stream_is_the_text(tmp_path, write_texts):
     store = build_store(text_task(write_texts(["déjà", "", "vu\0"]), heldout_share=0), tmp_path / "a")
-    assert (bytes((store.tokens - 3).astype(np.uint8)[[0, 1, 2, 3, 4, 5]])).decode() == "déjà"
-    assert store.tokens.tolist()[6:] == [1, ord("v") + 3, ord("u") + 3, 3, 1]
-    assert store.offsets.tolist() == [0, 7, 11]
-    assert (store.num_rows, store.num_tokens, store.text_bytes, store.tokens.dtype) == (2, 11, 9, np.uint16)
+    assert (bytes((tokens_of(store) - 3).astype(np.uint8)[[0, 1, 2, 3, 4, 5]])).decode() == "déjà"
+    assert tokens_of(store).tolist()[6:] == [1, ord("v") + 3, ord("u") + 3, 3, 1]
+    assert store.stream.lengths().tolist() == [7, 4]
+    assert (store.num_rows, store.num_tokens, store.text_bytes, tokens_of(store).dtype) == (2, 11, 9, np.uint16)
 
 
 def test_blocks_are_the_stream_in_pieces(tmp_path, task):
     store = build_store(task, tmp_path / "a")
-    np.testing.assert_array_equal(np.concatenate(list(store.blocks(777))), store.tokens)
+    np.testing.assert_array_equal(np.concatenate(list(store.blocks(777))), tokens_of(store))
 
 
 def test_a_store_that_is_up_to_date_is_opened_not_built(tmp_path, task, caplog):
@@ -53,6 +53,16 @@ def test_a_store_that_is_up_to_date_is_opened_not_built(tmp_path, task, caplog):
     build_store(replace(task, objective=replace(task.objective, noise_density=0.3)), tmp_path / "a")
     assert stamps(tmp_path / "a") == before
     assert not told and not caplog.records
+
+
+def test_the_files_are_looked_at_once_for_all_parts(tmp_path, write_texts, monkeypatch):
+    task = text_task(write_texts(sentences(200)), heldout_share=0.2)
+    directories = {split: tmp_path / split for split in ("train", "heldout")}
+    open_or_build_all(task, directories, build(task.vocabulary))
+    looks, look = [], store_module.source_fingerprint
+    monkeypatch.setattr(store_module, "source_fingerprint", lambda source: looks.append(source) or look(source))
+    open_or_build_all(task, directories, build(task.vocabulary))
+    assert looks == [task.source]
 
 
 def test_the_report_of_reading_is_kept(tmp_path, task):
@@ -73,7 +83,7 @@ def expect_rebuild(task, directory: Path, caplog, *words: str) -> None:
     for word in ("built anew", *words):
         assert word in record.getMessage()
     fresh = build_store(task, directory.with_name("fresh"))
-    np.testing.assert_array_equal(store.tokens, fresh.tokens)
+    np.testing.assert_array_equal(tokens_of(store), tokens_of(fresh))
     assert (directory / "meta.json").read_bytes() == (directory.with_name("fresh") / "meta.json").read_bytes()
 
 
@@ -100,7 +110,7 @@ def test_only_the_shards_whose_text_changed_are_made_again(tmp_path, write_texts
     kept = {name for name in before if before[name] == after.get(name)}
     assert {"shard-00000.arrow", "shard-00001.arrow"} <= kept < {*after} - {"meta.json"}
     fresh = build_store(task, tmp_path / "fresh")
-    np.testing.assert_array_equal(store.tokens, fresh.tokens)
+    np.testing.assert_array_equal(tokens_of(store), tokens_of(fresh))
     assert store.meta == fresh.meta
     store.verify()
 
@@ -227,7 +237,7 @@ def test_a_store_outlives_its_text_and_says_so(tmp_path, task, caplog):
     store = build_store(task, tmp_path / "a")
     os.unlink(task.source.files[0])
     again = build_store(task, tmp_path / "a")
-    np.testing.assert_array_equal(again.tokens, store.tokens)
+    np.testing.assert_array_equal(tokens_of(again), tokens_of(store))
     assert "can no longer be read" in caplog.text
 
 
@@ -251,7 +261,7 @@ def test_pairs_have_two_columns(tmp_path, write_pairs):
 
 def test_an_open_store_survives_a_rebuild(tmp_path, write_texts, task):
     store = build_store(task, tmp_path / "a")
-    tokens = store.tokens.copy()
+    tokens = tokens_of(store).copy()
     write_texts(sentences(50, seed=9))
     build_store(task, tmp_path / "a")
-    np.testing.assert_array_equal(store.tokens, tokens)
+    np.testing.assert_array_equal(tokens_of(store), tokens)
