@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from spanloom.tasks.blank import is_blank
 from spanloom.tasks.json_lines import json_rows
 from spanloom.tasks.read_report import BadInputError, Intake
 from spanloom.tasks.tables import Header, table_rows
@@ -47,8 +48,8 @@ def render_all(rows: Iterable[Row], templates: Mapping[str, Template], path: str
         except FieldError as error:
             intake.refuse(BadInputError(f"{path}:{number}", str(error), error.fix, reason=error.reason))
             continue
-        if not all(texts.values()) or any(map(str.isspace, texts.values())):
-            blank = [name for name, text in texts.items() if not text or text.isspace()]
+        blank = [name for name, text in texts.items() if is_blank(text)]
+        if blank:
             intake.report.skip("empty" if len(templates) == 1 else f"empty {blank[0]}", f"{path}:{number}")
             continue
         for column, text in zip(batch.values(), encoded, strict=True):

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Literal
 
 from spanloom.tasks import templates
+from spanloom.tasks.blank import is_blank
 from spanloom.tasks.read_report import BadInputError, Intake
 from spanloom.tasks.text_lines import TextFile
 
@@ -114,7 +115,7 @@ def _csv_records(file: TextFile, intake: Intake) -> Iterator[Record]:
             bad = BadInputError(f"{file.path}:{span}", what, fix, reason="broken CSV row")
             intake.refuse(bad, count=max(1, reader.line_num - start + 1))
             continue
-        if not any(cells):
+        if all(map(is_blank, cells)):
             intake.report.skip("empty")
         elif all(map(_is_clean, cells)):
             yield start, cells

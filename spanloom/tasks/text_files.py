@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from spanloom.settings.task import TextFiles
 from spanloom.tasks import templates
+from spanloom.tasks.blank import is_blank
 from spanloom.tasks.file_lists import format_of
 from spanloom.tasks.read_report import Intake, ReadReport
 from spanloom.tasks.rows import Columns, read_rows, render_all
@@ -39,7 +40,7 @@ def _lines(path: str, intake: Intake) -> Iterator[Columns]:
 def _whole_file(path: str, intake: Intake) -> Iterator[Columns]:
     file = TextFile(path, intake)
     if not file.is_empty and (text := file.whole()) is not None:
-        if text.strip():
-            yield {"text": [text.encode("utf-8")]}
-        else:
+        if is_blank(text):
             intake.report.skip("empty")
+        else:
+            yield {"text": [text.encode("utf-8")]}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from spanloom.tasks import compression, encodings
+from spanloom.tasks.blank import is_blank, is_blank_utf8
 from spanloom.tasks.read_report import BadInputError, Intake
 
 _LONG = 500  # bytes of a line
@@ -91,31 +92,26 @@ class TextFile:
 
     def decode_block(self, block: LineBlock) -> Iterator[list[tuple[int, str]]]:
         """(line number, text) of the lines of a block; blank ones are counted as 'empty', bad ones refused."""
-        lines = block.lines()
-        kept = [(number, line) for number, line in enumerate(lines, block.first_line) if _some(line)]
-        self._count_empty(len(lines) - len(kept))
-        texts = self._decode_many([line for _, line in kept])
-        if texts is not None:
-            numbered = list(zip([number for number, _ in kept], texts, strict=True))
-            del lines, kept, texts  # which may be long, while the caller works on its copy
-            yield numbered
+        texts = self._decode_many(block.lines())
+        if texts is None:
+            yield from ([(number, text)] for number, text in self._decode_slowly(block))
             return
-        for text, (number, _) in self._decode_slowly(block):
-            yield [(number, text)]
+        numbered = [(number, text) for number, text in enumerate(texts, block.first_line) if not is_blank(text)]
+        self._count_empty(len(texts) - len(numbered))
+        del texts  # which may be long, while the caller works on its copy
+        yield numbered
 
     def utf8_texts(self, block: LineBlock) -> Iterator[list[bytes]]:
         """Like `decode_block`, the texts alone and in UTF-8: text that is so already is only checked."""
-        lines = block.lines()
-        some = [line for line in lines if line and not line.isspace()]
-        self._count_empty(len(lines) - len(some))
         if self.encoding == "utf-8" and _is_utf8(block.raw):
             self._mixed = self._mixed or not block.raw.isascii()
+            lines = block.lines()
+            some = [line for line in lines if not is_blank_utf8(line)]
+            self._count_empty(len(lines) - len(some))
             yield some
-        elif self.encoding != "utf-8" and (texts := self._decode_many(some)) is not None:
-            yield [text.encode("utf-8") for text in texts]
         else:
-            for text, _ in self._decode_slowly(block):
-                yield [text.encode("utf-8")]
+            for batch in self.decode_block(block):
+                yield [text.encode("utf-8") for _, text in batch]
 
     def lines_for_csv(self) -> Iterator[str]:
         """All lines with their ends, for a reader of rows that may span lines. Undecodable lines are mended or raise;
@@ -165,12 +161,16 @@ class TextFile:
         self._mixed = self._mixed or not all(map(bytes.isascii, lines))
         return texts if len(texts) == len(lines) else _decode_each(lines, self.encoding)
 
-    def _decode_slowly(self, block: LineBlock) -> Iterator[tuple[str, tuple[int, int]]]:
+    def _decode_slowly(self, block: LineBlock) -> Iterator[tuple[int, str]]:
         for line, (number, offset) in zip(block.lines(), block.places(), strict=False):
-            text = self.decode(line, number, offset) if _some(line) else None
-            if text is not None:
-                self._mixed = self._mixed or not line.isascii()
-                yield text, (number, offset)
+            text = self.decode(line, number, offset)
+            if text is None:
+                continue
+            self._mixed = self._mixed or not line.isascii()
+            if is_blank(text):
+                self._count_empty(1)
+            else:
+                yield number, text
 
     def _count_empty(self, count: int) -> None:
         if count:
@@ -229,7 +229,3 @@ def _decode_each(lines: list[bytes], encoding: str) -> list[str]:
 
 def _decode_joined(lines: list[bytes], encoding: str) -> list[str]:
     return b"\n".join(lines).decode(encoding).split("\n") if lines else []
-
-
-def _some(line: bytes) -> bool:
-    return bool(line) and not line.isspace()
