@@ -8,7 +8,6 @@ OUT/recipe.py        the recipe file as it was at the last start
 import datetime
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +18,11 @@ from spanloom.cli.recipe import read_run
 from spanloom.pipeline.durable import write_file
 from spanloom.settings.compare import Change, ChangedSettingsError, changes, check_accepted, refuse
 from spanloom.settings.run import Run
-from spanloom.settings.run_layout import CHECKPOINTS, PARTIAL, RUN_FILE
+from spanloom.settings.run_layout import RUN_FILE
 from spanloom.settings.task import PairFiles, TextFiles
 from spanloom.settings.vocabulary import SentencePiece
-from spanloom.training.checkpoint_paths import latest
+from spanloom.training.checkpoint_paths import copy_checkpoint, latest
+from spanloom.training.integrity import MANIFEST
 from spanloom.training.lock import directory_lock
 from spanloom.training.run_file import write_run
 
@@ -54,11 +54,14 @@ def prepare(
     accepted: Sequence[str] = (),
     fork: Path | None = None,
 ) -> Start:
-    """Decide whether a resolved run begins or goes on in `directory`, and write down what was decided.
+    """Decide whether a resolved run begins or goes on in `directory`, and write down the command.
+
+    The settings of a run that has trained are not written here but by the loop, once the data are found to fit them:
+    what fails there binds nobody.
 
     Raises ChangedSettingsError, with a diff and the ways on, if a setting that decides the result was changed and not
-    accepted; DirectoryInUseError if another process trains there; CommandError if there is nothing to fork from, or
-    the new directory is taken. Nothing is written in any of these cases.
+    accepted; DirectoryInUseError if another process trains there; CommandError if the run has done more steps than are
+    asked for, if there is nothing to fork from, or the new directory is taken. Nothing is written in these cases.
     """
     check_accepted(accepted, run)
     if fork is not None:
@@ -69,16 +72,21 @@ def prepare(
         found: list[Change] = []
         checkpoint = latest(directory)
         if (directory / RUN_FILE).is_file():
-            found = changes(read_run(directory), run)
+            old = read_run(directory)
+            found = changes(old, run)
             if checkpoint is not None:
+                _refuse_fewer_steps(old, run, directory, int(checkpoint.name))
                 _refuse(found, accepted, directory)
         elif checkpoint is not None:
             raise CommandError(
-                f"{directory} holds checkpoints, but no {RUN_FILE}; restore that file or give another --out"
+                f"{directory} holds checkpoints, but no {RUN_FILE}; restore that file, give another --out or, if it is an "
+                "unfinished fork, that command with --fork again"
             )
         start = Start(
             directory, run, None if checkpoint is None else int(checkpoint.name), tuple(found), tuple(accepted)
         )
+        if checkpoint is None:
+            write_run(run, directory)
         _write(start, command, recipe_source)
     return start
 
@@ -108,28 +116,43 @@ def _refuse(found: list[Change], accepted: Sequence[str], directory: Path) -> No
         raise ChangedSettingsError(f"{directory}: {error}") from None
 
 
+def _refuse_fewer_steps(old: Run, run: Run, directory: Path, step: int) -> None:
+    if run.steps < step:
+        own = f" (spanloom train {directory} goes on with the {old.steps:,} it has)" if old.steps >= step else ""
+        raise CommandError(
+            f"{directory} has done {step:,} steps, and {run.steps:,} are asked for; steps count from a run's beginning. "
+            f"Give --steps {step} or more{own}, or train a shorter run in a new directory with --out NEW_DIR"
+        )
+
+
 def _fork(run: Run, old: Path, new: Path, command: Sequence[str], recipe_source: Path | None) -> Start:
     checkpoint = latest(old)
     if checkpoint is None:
         raise CommandError(f"--fork {new}: {old} has no checkpoint to go on from; give --out {new} to begin there")
-    if (new / RUN_FILE).exists() or latest(new) is not None:
-        raise CommandError(f"--fork {new}: there is a run in it already; go on with it by --out {new}, or name another")
-    found = changes(read_run(old), run)
+    before = read_run(old)
+    found = changes(before, run)
+    _refuse_fewer_steps(before, run, old, int(checkpoint.name))
     refuse([c for c in found if c.shapes])
     with directory_lock(new):
-        place = new / CHECKPOINTS / checkpoint.name
-        partial = place.with_name(place.name + PARTIAL)
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(checkpoint, partial)
-        partial.rename(place)
-        # The checkpoint first: settings alone, left by a kill, would begin again from nothing.
+        there = latest(new)
+        if there is not None and ((new / RUN_FILE).exists() or not _same(there, checkpoint)):
+            raise CommandError(
+                f"--fork {new}: there is a run in it already; go on with it by --out {new}, or name another"
+            )
+        (new / RUN_FILE).unlink(missing_ok=True)  # of a run that never trained
+        if there is None:
+            copy_checkpoint(checkpoint, new)
         start = Start(new, replace(run, out=str(new)), int(checkpoint.name), tuple(found), accepted=("task",))
         _write(start, command, recipe_source, forked_from=str(checkpoint.resolve()))
     return start
 
 
+def _same(first: Path, second: Path) -> bool:
+    """Whether one checkpoint is a copy of the other: manifests hold the sums of all files."""
+    return (first / MANIFEST).is_file() and (first / MANIFEST).read_bytes() == (second / MANIFEST).read_bytes()
+
+
 def _write(start: Start, command: Sequence[str], recipe_source: Path | None, **more: str) -> None:
-    write_run(start.run, start.directory)
     if recipe_source is not None and recipe_source.resolve() != (start.directory / RECIPE_FILE).resolve():
         source = recipe_source.read_bytes()
         write_file(start.directory / RECIPE_FILE, lambda file: file.write(source))

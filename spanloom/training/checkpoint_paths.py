@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from spanloom.pipeline.durable import write_file
+from spanloom.pipeline.durable import explain_full_disk, sync_directory, write_file
 from spanloom.settings.run_layout import CHECKPOINTS, DELETED, FACTS, PARTIAL, is_checkpoint, steps_in
-from spanloom.training.integrity import DamagedError, verify
+from spanloom.training.integrity import DamagedError, flush, verify
 from spanloom.training.retention import best_steps
 
 HELDOUT = "heldout.json"  # a held-out loss that was measured after the checkpoint was written
@@ -69,6 +69,38 @@ def damaged(path: Path, reason: str) -> CheckpointError:
     else:
         offer = "There is no earlier checkpoint beside it; take it from a backup, or begin again with another --out."
     return CheckpointError(f"checkpoint {path} is damaged: {reason}. {offer}")
+
+
+def copy_checkpoint(source: Path, directory: Path) -> Path:
+    """Copy a checkpoint into the run directory `directory`, whose lock is held; it is there whole, and on disk, or not.
+
+    A checkpoint never changes, so that the run it belongs to may go on meanwhile. Raises CheckpointError if it is
+    damaged, or was deleted by that run; StorageError on a full disk.
+    """
+    place = directory / CHECKPOINTS / source.name
+    partial = place.with_name(place.name + PARTIAL)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    clean_up(place.parent)
+    try:
+        with explain_full_disk(place):
+            partial.mkdir()
+            for path in sorted(source.rglob("*")):
+                copy = partial / path.relative_to(source)
+                copy.mkdir() if path.is_dir() else shutil.copyfile(path, copy)
+            flush(partial)
+        verify(partial)
+        partial.rename(place)
+    except (FileNotFoundError, DamagedError) as error:
+        if not source.exists():
+            raise CheckpointError(
+                f"{source} was deleted by its run while it was copied: give the same command again, for a later one"
+            ) from None
+        raise damaged(source, str(error).replace(str(partial), str(source))) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    for folder in (place.parent, directory, directory.absolute().parent):
+        sync_directory(folder)
+    return place
 
 
 def delete(path: Path) -> None:

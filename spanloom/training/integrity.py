@@ -19,17 +19,23 @@ class DamagedError(RuntimeError):
 def seal(directory: Path) -> int:
     """Flush every file of `directory` to disk and list them in its manifest; returns their bytes together."""
     files = {}
+    flush(directory)
     for path in _files(directory):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
         files[path.relative_to(directory).as_posix()] = {"bytes": path.stat().st_size, "crc32": _crc32(path)}
-    for folder, _, _ in os.walk(directory):
-        sync_directory(Path(folder))
     text = json.dumps(files, indent=1, sort_keys=True)
     # The manifest carries its own sum, so that damage to it is told apart from damage to a file.
     whole = json.dumps({"files": files, "crc32": zlib.crc32(text.encode())}, indent=1)
     write_file(directory / MANIFEST, lambda file: file.write(whole.encode()))
     return sum(entry["bytes"] for entry in files.values())
+
+
+def flush(directory: Path) -> None:
+    """Everything below `directory` is on disk when this returns."""
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with (Path(folder) / name).open("rb") as file:
+                os.fsync(file.fileno())
+        sync_directory(Path(folder))
 
 
 def verify(directory: Path) -> None:

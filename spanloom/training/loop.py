@@ -63,7 +63,6 @@ def train(
         stop = stack.enter_context(stop_signals())
         cache = enable_compile_cache()
         machine, device = describe_machine(), jax.devices()[0]
-        write_run(run, directory)
 
         # ---- What can be refused without reading data or weights is refused now --------------------------------------
         checkpoint = latest(directory)
@@ -114,6 +113,7 @@ def train(
         else:
             state = fresh_state(jax.jit(lambda key: initialize(specs, key))(jax.random.key(run.seed)), optimizer)
         state = jax.device_put(state, device)
+        write_run(run, directory)  # not before: settings that fail with their data bind nobody
         metrics_file = MetricsFile(directory / METRICS_FILE, first_step)
         stack.callback(metrics_file.close)
         if first_step >= run.steps and (not data.heldout or metrics_file.has("eval", run.task.name, first_step)):

@@ -39,7 +39,8 @@ def _warn_of_repeats(display: Display, run: Run, examples: int) -> None:
     if run.batch_size > examples:
         display.warn(
             f"one batch takes {run.batch_size:,} examples and there are {examples:,}: every batch holds each of them "
-            f"{times(run.batch_size / examples)} times. More data helps, or a smaller --batch-size (at most {examples:,})"
+            f"{times(run.batch_size / examples)} times. More data helps, or a smaller --batch-size "
+            f"(at most {examples:,})"
         )
     elif epochs > MOST_EPOCHS and isinstance(run.task.objective, SpanCorruption):
         display.warn(

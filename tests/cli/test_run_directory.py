@@ -17,7 +17,9 @@ from spanloom.settings.compare import ChangedSettingsError
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training.checkpoint_paths import latest
+from spanloom.training.integrity import seal
 from spanloom.training.lock import DirectoryInUseError, directory_lock
+from spanloom.training.run_file import write_run
 
 pytestmark = pytest.mark.short
 
@@ -30,6 +32,7 @@ def begin(directory, step=None):
         checkpoint = directory / "checkpoints" / str(step)
         checkpoint.mkdir(parents=True)
         (checkpoint / "checkpoint.json").write_text("{}")
+        seal(checkpoint)
     return directory
 
 
@@ -54,7 +57,7 @@ def test_going_on(tmp_path):
     start = prepare(replace(RUN, steps=9), tmp_path, command=[])
     assert start.step == 7
     assert [str(c) for c in start.changed] == [f"steps: {RUN.steps} -> 9"]
-    assert read_run(tmp_path).steps == 9
+    assert read_run(tmp_path) == RUN  # the loop writes the new settings, once the data fit them
     assert len((tmp_path / "commands.jsonl").read_text().splitlines()) == 2
 
 
@@ -68,8 +71,9 @@ def test_changed_settings_are_refused_and_nothing_is_written(tmp_path):
 
 def test_accepted_changes_are_recorded(tmp_path):
     begin(tmp_path, 7)
-    prepare(replace(RUN, seed=1), tmp_path, command=[], accepted=["seed"])
-    assert read_run(tmp_path).seed == 1
+    start = prepare(replace(RUN, seed=1), tmp_path, command=[], accepted=["seed"])
+    assert (start.run.seed, read_run(tmp_path).seed) == (1, 0)
+    write_run(start.run, tmp_path)  # as the loop does
     last = json.loads((tmp_path / "commands.jsonl").read_text().splitlines()[-1])
     assert (last["changed"], last["step"]) == (["seed: 0 -> 1"], 7)
     prepare(replace(RUN, seed=1), tmp_path, command=[])
@@ -89,12 +93,44 @@ def test_fork(tmp_path):
     start = prepare(replace(RUN, seed=1), old, command=[], fork=new)
     assert (start.directory, start.step, start.run.out) == (new, 7, str(new))
     assert latest(new) == new / "checkpoints" / "7"
-    assert read_run(new).seed == 1
+    assert start.run.seed == 1
     assert (old / "run.json").read_bytes() == before
     entry = json.loads((new / "commands.jsonl").read_text())
     assert entry["forked_from"] == str((old / "checkpoints" / "7").resolve())
+    write_run(start.run, new)
     with pytest.raises(CommandError, match="there is a run in it already"):
         prepare(replace(RUN, seed=1), old, command=[], fork=new)
+
+
+def test_a_fork_that_failed_on_its_data_is_no_run_yet(tmp_path):
+    old, new = begin(tmp_path / "old", 7), begin(tmp_path / "new")  # where another run failed on its data, too
+    prepare(replace(RUN, seed=1), old, command=[], fork=new)
+    assert not (new / "run.json").exists()
+    prepare(replace(RUN, seed=2), old, command=[], fork=new)
+    assert latest(new) == new / "checkpoints" / "7"
+    begin(tmp_path / "elsewhere", 7)
+    (tmp_path / "elsewhere" / "checkpoints" / "7" / "checkpoint.json").write_text("{ }")
+    seal(tmp_path / "elsewhere" / "checkpoints" / "7")
+    with pytest.raises(CommandError, match="there is a run in it already"):
+        prepare(RUN, tmp_path / "elsewhere", command=[], fork=new)
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_fewer_steps_than_were_done_are_refused_and_nothing_is_written(tmp_path, fork):
+    old, new = begin(tmp_path / "old", 7), tmp_path / "new"
+    before = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
+    words = r"old has done 7 steps, and 6 are asked for.*--steps 7 or more \(spanloom train .*old goes on with the 1,"
+    with pytest.raises(CommandError, match=words):
+        prepare(replace(RUN, steps=6), old, command=[], fork=new if fork else None)
+    assert {path: path.read_bytes() for path in old.rglob("*") if path.is_file()} == before
+    assert not new.exists()
+    assert prepare(replace(RUN, steps=7), old, command=[]).step == 7
+
+
+def test_a_fork_is_taken_while_the_run_goes_on(tmp_path):
+    old = begin(tmp_path / "old", 7)
+    with directory_lock(old):
+        assert prepare(RUN, old, command=[], fork=tmp_path / "new").step == 7
 
 
 def test_fork_that_cannot_be(tmp_path):
@@ -157,12 +193,13 @@ def test_a_failed_write_leaves_the_old_run_as_it_was(tmp_path, monkeypatch):
 def test_a_fork_killed_halfway_never_begins_from_nothing(tmp_path, monkeypatch):
     old, new = begin(tmp_path / "old", 7), tmp_path / "new"
     with monkeypatch.context() as patch:
-        patch.setattr(run_directory, "write_run", fail)
+        patch.setattr(run_directory, "_write", fail)
         with pytest.raises(OSError, match="killed"):
             prepare(RUN, old, command=[], fork=new)
-    with pytest.raises(CommandError, match=r"no run\.json"):
+    with pytest.raises(CommandError, match=r"no run\.json.*--fork again"):
         prepare(RUN, new, command=[])
+    assert prepare(RUN, old, command=[], fork=new).step == 7
 
 
-def fail(*_: object) -> None:
+def fail(*_: object, **__: object) -> None:
     raise OSError("killed")

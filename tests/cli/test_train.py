@@ -8,6 +8,8 @@ import pytest
 
 from spanloom.cli.main import main
 from spanloom.cli.recipe import read_run
+from spanloom.training.integrity import seal
+from spanloom.training.run_file import write_run
 
 pytestmark = pytest.mark.short
 
@@ -22,9 +24,11 @@ class Loop(types.ModuleType):
 
     def train(self, run, directory, *, accepted=(), workers=1):
         self.calls.append((run, directory))
+        write_run(run, directory)
         place = directory / "checkpoints" / str(run.steps)
         place.mkdir(parents=True, exist_ok=True)
         (place / "checkpoint.json").write_text("{}")
+        seal(place)
         return self.finishes
 
 
@@ -99,6 +103,36 @@ def test_free_settings_may_change_on_resume(loop):
     free = ["--checkpoint.every", "2", "--eval.every", "3", "--log.every", "4", "--name", "x", "--after.fills", "0"]
     assert main([*argv, *free, "--steps", "8"]) == 0
     assert loop.calls[-1][0].steps == 8
+
+
+def test_fewer_steps_than_were_done_are_refused(loop, tmp_path, capfd):
+    argv = ["train", "quickstart", "--steps", "30", "--out", "a"]
+    assert main(argv) == 0
+    assert main([*argv[:2], "--steps", "20", "--out", "a"]) == 1
+    assert main(["train", "a", "--steps", "20", "--fork", "b"]) == 1
+    assert capfd.readouterr().err.count("a has done 30 steps, and 20 are asked for") == 2
+    assert read_run(tmp_path / "a").steps == 30
+    assert len(loop.calls) == 1
+    assert not (tmp_path / "b").exists()
+
+
+def test_settings_that_fail_with_their_data_bind_nobody(loop, tmp_path, monkeypatch):
+    def fail(run, directory, **_):
+        raise ValueError("bad data")
+
+    good = loop.train
+    argv = ["train", "quickstart", "--steps", "3", "--out", "a"]
+    monkeypatch.setattr(loop, "train", fail)
+    assert main([*argv, "--seed", "1"]) == 1
+    monkeypatch.setattr(loop, "train", good)
+    assert main([*argv, "--seed", "2", "--batch-size", "4"]) == 0
+    monkeypatch.setattr(loop, "train", fail)
+    assert main([*argv, "--seed", "3", "--batch-size", "4", "--accept-change", "seed"]) == 1
+    assert main(["train", "a", "--seed", "4", "--fork", "b"]) == 1
+    monkeypatch.setattr(loop, "train", good)
+    assert main(["train", "a", "--steps", "5"]) == 0
+    assert main(["train", "a", "--seed", "5", "--fork", "b"]) == 0
+    assert [(run.seed, str(directory)) for run, directory in loop.calls] == [(2, "a"), (2, "a"), (5, "b")]
 
 
 def test_pretrain_without_a_recipe_file(loop, tmp_path):
