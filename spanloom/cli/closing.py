@@ -8,90 +8,41 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from spanloom import __version__
 from spanloom.settings.run import Run
-from spanloom.settings.serialize import to_json
 from spanloom.settings.task import SpanCorruption
-from spanloom.training.checkpoint_paths import latest
+from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
 
 if TYPE_CHECKING:
     from spanloom.conversion.trained_model import TrainedModel
     from spanloom.evaluation.results import Results
-    from spanloom.pipeline.data import Data
 
 EXPORT = "huggingface"
 """Folder of a run directory that holds its last checkpoint as Hugging Face loads it."""
-RESULTS_FILE = "results.json"
-"""File of a run directory that keeps what was measured of its last checkpoint."""
 
 
 def close_run(run: Run, directory: Path) -> None:
-    """Show results of a finished run, write them to metrics.jsonl, export it, and name the next commands.
+    """Show results of a finished run, export it, and name the next commands.
 
-    What was measured before is shown from results.json, and the weights are not read, while checkpoint, data and
-    settings are the same.
+    What was measured before is shown again, and the weights are not read, see `spanloom.training.finished`.
     """
     checkpoint = latest(directory)
     if checkpoint is None:
         return
-    from spanloom.cli.convert import read_source
+    from spanloom.training import finished, read_model
     from spanloom.training.lock import directory_lock
 
-    model = functools.cache(lambda: read_source(checkpoint))
+    model = functools.cache(lambda: read_model.read_model(checkpoint))
+    hint = ""
     with directory_lock(directory):
         if run.after.baselines or run.after.fills:
-            _results(run, directory, checkpoint, model)
+            results = finished.results_of(run, directory, checkpoint, model)
+            _show(results)
+            hint = results.hint
         if run.after.export:
-            _export(directory / EXPORT, checkpoint, model)
-    _next_commands(run, directory, int(checkpoint.name))
-
-
-# Results.
-
-
-def _results(run: Run, directory: Path, checkpoint: Path, model: "Callable[[], TrainedModel]") -> None:
-    from spanloom.evaluation.measure import measure
-    from spanloom.evaluation.results import read_results, write_results
-    from spanloom.pipeline.data import open_data
-    from spanloom.training.checkpoints import read_facts, vocabulary_of
-    from spanloom.training.loggers import METRICS_FILE, MetricsFile
-
-    facts = read_facts(checkpoint)
-    data = open_data(run, directory, vocabulary=vocabulary_of(checkpoint, facts), warn=lambda text: None)  # said before
-    if facts.content and data.content != facts.content:
-        print("\nthe text has changed since the run learnt from it, so nothing is measured on it")
-        return
-    if data.heldout is None:
-        print("\nnothing was held out of training, so there is nothing to measure the model on")
-        return
-    key = _key(run, checkpoint, data)
-    results = read_results(directory / RESULTS_FILE, key)
-    metrics = MetricsFile(directory / METRICS_FILE, int(checkpoint.name))
-    with contextlib.closing(metrics):
-        if results is None:
-            logged = _logged(directory / METRICS_FILE, run.task.name, int(checkpoint.name))
-            results = measure(run, data, model().model, model().params, logged)
-            write_results(directory / RESULTS_FILE, key, results)
-        if results.kind:
-            metrics.write(results.kind, int(checkpoint.name), {"task": run.task.name, **results.values})
-    _show(results)
-
-
-def _key(run: Run, checkpoint: Path, data: "Data") -> str:
-    """What decides the results: the very bytes of the checkpoint (its manifest has their sums), the data, settings."""
-    from spanloom.evaluation.results import key_of
-    from spanloom.training.integrity import MANIFEST
-
-    return key_of(
-        step=int(checkpoint.name),
-        checkpoint=(checkpoint / MANIFEST).read_text(encoding="utf-8"),
-        data=data.content,
-        lengths=data.lengths,
-        settings=[to_json(part) for part in (run.task, run.model, run.eval, run.batch_size, run.after)],
-        version=__version__,
-    )
+            _export(directory, checkpoint, model)
+    _next_commands(run, directory, int(checkpoint.name), hint or "... <mask> ...")
 
 
 def _show(results: "Results") -> None:
@@ -112,29 +63,21 @@ def _show(results: "Results") -> None:
         print(f"\n{number}. {plain(pieces)}")
 
 
-def _logged(metrics: Path, task: str, step: int) -> dict[str, float] | None:
-    """The held-out losses that the loop wrote down at this step; None if there are none that can be read."""
-    for line in metrics.read_bytes().splitlines():
-        try:
-            event: dict[str, Any] = json.loads(line)
-            if (event["kind"], event["step"], event["task"]) == ("eval", step, task):
-                return {name: float(event[name]) for name in ("heldout_loss", "heldout_text_loss", "heldout_tokens")}
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue  # another kind of line, or a damaged one
-    return None
-
-
-# The export, and what comes next.
-
-
-def _export(folder: Path, checkpoint: Path, model: "Callable[[], TrainedModel]") -> None:
+def _export(directory: Path, checkpoint: Path, model: "Callable[[], TrainedModel]") -> None:
     """Export a checkpoint, unless it was exported before: the folder may have been edited since."""
+    folder = directory / EXPORT
     if _is_export_of(folder, checkpoint):
         print(f"\n{folder} holds the model as Hugging Face loads it")
         return
-    from spanloom.conversion.convert import convert_to_hf
+    from spanloom.conversion.convert import ConversionError, convert_to_hf
+    from spanloom.conversion.staging import check_destination
 
-    report = convert_to_hf(model(), folder, overwrite=True)
+    try:
+        check_destination(folder)
+    except ConversionError as error:
+        print(f"\nnot exported: {error} (spanloom convert {shlex.quote(str(directory))} FOLDER --to hf)")
+        return
+    report = convert_to_hf(model(), folder, overwrite=True)  # the run's own, also where the directory was moved
     print(f"\n{report.describe()}")
 
 
@@ -149,16 +92,26 @@ def _is_export_of(folder: Path, checkpoint: Path) -> bool:
         return False
 
 
-def _next_commands(run: Run, directory: Path, step: int) -> None:
+def _next_commands(run: Run, directory: Path, step: int, hint: str) -> None:
+    """Commands that work on this very model as they stand (but for the pairs, which the user has)."""
     place = shlex.quote(str(directory))
+    pretrained = isinstance(run.task.objective, SpanCorruption)
     print("\nwhat to try next:")
-    if isinstance(run.task.objective, SpanCorruption):
-        print(f'  spanloom fill {place} --text "This function <mask> a list."')
+    if pretrained:
+        print(f"  spanloom fill {place} --text {shlex.quote(hint)}")
     longer = replace(run, steps=2 * max(run.steps, step, 1))
     with contextlib.suppress(ValueError):  # a schedule that has come to its end takes no more steps
         longer.resolve()
         print(f"  spanloom train {place} --steps {longer.steps}")
-    if isinstance(run.task.objective, SpanCorruption):
+    if pretrained:
         print(f"  spanloom finetune --data pairs.tsv --start {place} --out runs/finetuned")
-    else:
+    elif (best := _best(directory)) is not None and best != step:
         print(f"  spanloom convert {place} {shlex.quote(f'{directory}-best')} --to hf --which best")
+
+
+def _best(directory: Path) -> int | None:
+    """The step of the run's best checkpoint, if any was measured."""
+    try:
+        return int(open_checkpoint(directory, "best").name)
+    except CheckpointError:
+        return None

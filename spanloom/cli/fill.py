@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from spanloom.cli.errors import CommandError
 from spanloom.cli.parsing import options
+from spanloom.pipeline.durable import write_file
 
 if TYPE_CHECKING:
     from spanloom.evaluation.masked_lines import Predict
@@ -20,7 +21,7 @@ ABOUT = """Lines with masked spans in, JSONL with what the model puts there out.
 
 A masked span is written <mask>, or <extra_id_0>, <extra_id_1> and so on. A line is text, or a JSON object with a field
 "text". Each line of the output holds "text", "filled" and "spans" (and the other fields of a JSON line). An output file
-that holds the first lines already is continued.
+that holds the first lines already is continued by the same model and settings, which stand beside it in OUTPUT.by.json.
 
     spanloom fill runs/quickstart --text "This function <mask> a list of <mask>."
     spanloom fill runs/a --input masked.jsonl --output filled.jsonl
@@ -54,7 +55,9 @@ def main(argv: Sequence[str]) -> int:
         _skip_done(rest, done, chosen.output)
         from spanloom.evaluation.masked_lines import fill_lines
 
-        predict, vocabulary = _load(chosen.checkpoint, chosen.which, chosen.max_length)
+        predict, vocabulary, made_by = _load(chosen.checkpoint, chosen.which, chosen.max_length)
+        if chosen.output is not None:
+            _sign(Path(chosen.output), made_by, continued=bool(done))
         records = fill_lines(rest, vocabulary, predict, first_line=len(done) + 1)
         if chosen.output is None:
             _as_utf8(sys.stdout)
@@ -135,17 +138,38 @@ def _skip_done(lines: Iterator[str], done: Sequence[str], output: str | None) ->
         print(f"{output}: {len(done):,} lines were there already", file=sys.stderr)
 
 
+def _sign(output: Path, made_by: dict[str, Any], continued: bool) -> None:
+    """Note beside an output what makes it. Raises CommandError where something else made the lines that it holds."""
+    note = output.with_name(output.name + ".by.json")
+    if not continued:
+        write_file(note, lambda file: file.write(json.dumps(made_by, indent=1).encode()))
+        return
+    other = "name another --output to begin anew"
+    try:
+        before = json.loads(note.read_bytes())
+        model, max_length = before["model"], before["max_length"]
+        if before["fingerprint"] != made_by["fingerprint"]:
+            here = made_by["model"]
+            raise CommandError(f"{output} was begun with the model {model}, which is not {here}: use that, or {other}")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise CommandError(f"{output} holds lines, but {note} does not say what made them: {other}") from None
+    if max_length != made_by["max_length"]:
+        raise CommandError(f"{output} was begun with --max-length {max_length}: go on with that, or {other}")
+
+
 def _write(records: Iterable[dict[str, Any]], file: Any) -> None:
     for record in records:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
         file.flush()
 
 
-def _load(checkpoint: str, which: str, max_length: int) -> tuple["Predict", "Vocabulary"]:
-    from spanloom.cli.convert import read_source
+def _load(checkpoint: str, which: str, max_length: int) -> tuple["Predict", "Vocabulary", dict[str, Any]]:
+    """What fills masks, its vocabulary, and all that decides what it writes."""
     from spanloom.evaluation.masked_lines import predictor
+    from spanloom.training.read_model import read_model
     from spanloom.vocabularies.build import build
 
-    source = read_source(Path(checkpoint), which)
+    source = read_model(Path(checkpoint), which)
     vocabulary = build(source.vocabulary)
-    return predictor(source.params, source.model, vocabulary, max_length), vocabulary
+    made_by = {"model": source.lineage.origin, "fingerprint": source.fingerprint(), "max_length": max_length}
+    return predictor(source.params, source.model, vocabulary, max_length), vocabulary, made_by

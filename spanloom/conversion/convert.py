@@ -57,15 +57,18 @@ def convert_to_hf(
     """Write a Hugging Face folder and check it before it is put in place.
 
     What was written is read back: weights must be equal to the last bit, the sentinels the same, and log-probabilities
-    of fixed sentences within 1e-4. Raises ConversionError for a destination that must not be written and ValueError for
-    a model that Hugging Face cannot express, both before anything is written; ParityError if the check fails; then,
-    and after any other error or kill, `dst` is as it was.
+    of fixed sentences within 1e-4. An earlier export in `dst` is replaced, one of another run only with `overwrite`.
+    Raises ConversionError for a destination that must not be written and ValueError for a model that Hugging Face
+    cannot express, both before anything is written; ParityError if the check fails; then, and after any other error or
+    kill, `dst` is as it was.
     """
     dst = Path(dst)
     _check(source)
     if source.folder is not None and source.folder.resolve() == dst.resolve():
         raise ConversionError(dst, "is the source itself; name another folder")
-    check_destination(dst, overwrite)
+    check_destination(dst)
+    if not overwrite:
+        _refuse_other_model(dst, source)
     with staged(dst) as folder:
         progress(f"writing {dst}")
         huggingface.write_folder(folder, source, name=dst.name, max_shard_bytes=max_shard_bytes)
@@ -80,6 +83,16 @@ def model_from_hf(folder: str | Path) -> TrainedModel:
     """A Hugging Face folder as the source of a conversion."""
     read = import_hf(folder)
     return TrainedModel(read.model, read.params, read.vocabulary, read_lineage(folder), folder=Path(folder))
+
+
+def _refuse_other_model(dst: Path, source: TrainedModel) -> None:
+    if not (dst / MARK_NAME).is_file():
+        return
+    there, here = read_lineage(dst).home, source.lineage.home
+    if there != here:
+        raise ConversionError(
+            dst, f"holds a model exported from {there}, not from {here}: name another folder, or give --overwrite"
+        )
 
 
 def _check(source: TrainedModel) -> None:

@@ -149,7 +149,7 @@ def read_lineage(folder: str | Path) -> "Lineage":
             versions={str(name): str(version) for name, version in mark["versions"].items()},
         )
     except (LookupError, TypeError, AttributeError, ValueError):
-        return Lineage(origin=str(folder))  # no export of ours, or one of another version
+        return Lineage(origin=str(Path(folder).resolve()))  # no export of ours, or one of another version
 
 
 def write_folder(folder: Path, source: "TrainedModel", *, name: str, max_shard_bytes: int | None = None) -> None:

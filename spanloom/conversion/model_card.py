@@ -1,11 +1,24 @@
-"""README.md of an exported model: what it learnt from, how long, with what result, and how its sentinels count."""
+"""README.md of an exported model: what it learnt from, how long, with what result, and how its sentinels count.
+
+The card is made to be published, so absolute paths, which tell of a machine, stand there by their last names.
+"""
+
+import json
+from pathlib import Path
 
 from spanloom.conversion.trained_model import Lineage
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
-from spanloom.settings.task import PairFiles, PythonDocs, Source, SpanCorruption, Supervised, TextFiles
+from spanloom.settings.run_layout import CHECKPOINTS
+from spanloom.settings.task import Objective, PairFiles, PythonDocs, Source, SpanCorruption, Supervised, TextFiles
 from spanloom.settings.vocabulary import Bytes, Vocabulary
 from spanloom.vocabularies.bytes import ByteVocabulary
+
+_UNTIED = (
+    "transformers 5 warns on loading that `shared.weight` and `lm_head.weight` ought to be tied but differ, so that it "
+    "does not tie them. That is right: this model has a head of its own, as its `config.json` says "
+    "(`tie_word_embeddings` is false), but transformers 5 takes every T5 for tied until it sees the weights."
+)
 
 
 def model_card(
@@ -18,12 +31,12 @@ def model_card(
     num_params: int,
 ) -> str:
     """Markdown with the metadata block that model hubs read; `folder` is how its example names the model."""
-    name = lineage.run.name if lineage.run is not None else model.name
+    name = model.name if lineage.run is None else lineage.home.name
     sections = [
         _metadata(model_type),
         f"# {name}",
         f"An encoder-decoder of the T5 family, exported by Spanloom. Size {_architecture(model, num_params)}.",
-        "## Use\n\n" + _usage(vocabulary, folder),
+        "## Use\n\n" + _usage(model, vocabulary, lineage.run, folder),
         "## Sentinels\n\n" + _sentinels(vocabulary),
         "## Training\n\n" + "\n".join(f"- {line}" for line in _training(lineage)),
         "## Licence\n\nWhoever publishes this model chooses its licence; none is granted by this file. The licences of "
@@ -45,17 +58,31 @@ def _architecture(model: Model, num_params: int) -> str:
     )
 
 
-def _usage(vocabulary: Vocabulary, folder: str) -> str:
-    return f"""```python
+def _usage(model: Model, vocabulary: Vocabulary, run: Run | None, folder: str) -> str:
+    if run is not None and isinstance(run.task.source, PairFiles):
+        text, comment, most, more = _pair(run.task.source, run.task.objective)
+    else:
+        text, comment, more = "Thank you <extra_id_0> me to your party.", "", ""
+        most = 60 if isinstance(vocabulary, Bytes) else 20
+    example = f"""```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("{folder}")
 model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
-inputs = tokenizer("Thank you <extra_id_0> me to your party.", return_tensors="pt")
-print(tokenizer.decode(model.generate(**inputs, max_new_tokens={60 if isinstance(vocabulary, Bytes) else 20})[0]))
+inputs = tokenizer({json.dumps(text, ensure_ascii=False)}, return_tensors="pt"){comment}
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens={most})[0]{more}))
 ```
 
 Weights are float32. In float16 the activations of T5 models overflow; use bfloat16 to save memory."""
+    return example if model.tie_embeddings else f"{example}\n\n{_UNTIED}"
+
+
+def _pair(source: PairFiles, objective: Objective) -> tuple[str, str, int, str]:
+    """The text of the example for a model of pairs, a comment, the most tokens it writes, more arguments to decode."""
+    text = source.inputs if "{" in source.inputs else "..."
+    comment = f"  # an input as in training ({source.inputs}); the answer is a target ({source.targets})"
+    most = objective.targets_length if isinstance(objective, Supervised) else None
+    return text, comment, most or 128, ", skip_special_tokens=True"
 
 
 def _sentinels(vocabulary: Vocabulary) -> str:
@@ -79,10 +106,11 @@ def _sentinels(vocabulary: Vocabulary) -> str:
 
 
 def _training(lineage: Lineage) -> list[str]:
-    lines = [f"read from `{lineage.origin}`" + (f", step {lineage.step:,}" if lineage.step is not None else "")]
+    step = "" if lineage.step is None else f", step {lineage.step:,}"
+    lines = [f"read from `{_public(str(lineage.home))}`{step}"]
     if lineage.run is not None:
         lines += _run(lineage.run, lineage.step)
-        start = f"`{lineage.started_from}`" if lineage.started_from else "random weights"
+        start = f"`{_public(lineage.started_from)}`" if lineage.started_from else "random weights"
         lines.append(f"started from {start}, seed {lineage.run.seed}")
     lines += [f"{name}: {value:.4f}" for name, value in lineage.losses.items()]
     if lineage.versions:
@@ -104,14 +132,26 @@ def _run(run: Run, step: int | None) -> list[str]:
 def _data(source: Source) -> str:
     match source:
         case TextFiles():
-            return "text files " + ", ".join(f"`{pattern}`" for pattern in source.files)
+            return f"text files {_listed(source.files)}"
         case PairFiles():
-            return f"pairs ({source.inputs} to {source.targets}) of " + ", ".join(f"`{p}`" for p in source.files)
+            return f"pairs ({source.inputs} to {source.targets}) of {_listed(source.files)}"
         case PythonDocs():
             return "the English documentation that ships inside CPython (pydoc topics, standard-library docstrings)"
 
 
-def _objective(objective: SpanCorruption | Supervised) -> str:
+def _listed(patterns: tuple[str, ...]) -> str:
+    return ", ".join(f"`{_public(pattern)}`" for pattern in patterns)
+
+
+def _public(path: str) -> str:
+    """A relative path as it is; of an absolute one the last name, of a checkpoint the run's and its step too."""
+    whole = Path(path)
+    if not whole.is_absolute():
+        return path
+    return "/".join(whole.parts[-3:]) if whole.parent.name == CHECKPOINTS else whole.name
+
+
+def _objective(objective: Objective) -> str:
     match objective:
         case SpanCorruption():
             return (

@@ -16,10 +16,10 @@ _RUN_FOLDERS = (CHECKPOINTS, STORES, TENSORBOARD)
 """What a run keeps in its directory, beside files."""
 
 
-def check_destination(dst: Path, overwrite: bool) -> None:
-    """Raise ConversionError if `dst` must not be written: it holds something that is not an earlier export.
+def check_destination(dst: Path) -> None:
+    """Raise ConversionError if `dst` must not be written: it is neither new nor empty nor an earlier export.
 
-    A run directory is never overwritten, and nothing is written among a run's own files.
+    Nothing is written among a run's own files.
     """
     for folder in (dst.absolute(), *dst.absolute().parents):
         of_a_run = folder.name in _RUN_FOLDERS and (folder.parent / RUN_FILE).is_file()
@@ -31,10 +31,8 @@ def check_destination(dst: Path, overwrite: bool) -> None:
         return
     if any((dst / name).exists() for name in (CHECKPOINTS, FACTS, RUN_FILE)):
         raise ConversionError(dst, "is a run or a checkpoint; an export never replaces one: name another folder")
-    if not overwrite and not (dst / MARK_NAME).is_file():
-        raise ConversionError(
-            dst, "is not empty and not an earlier export; name another folder, or give --overwrite to write into it"
-        )
+    if not (dst / MARK_NAME).is_file():
+        raise ConversionError(dst, "is not empty and not an earlier export, so it stays as it is: name another folder")
 
 
 @contextlib.contextmanager

@@ -1,12 +1,17 @@
 """What is converted: weights in memory with all that belongs to them, wherever they were read from."""
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spanloom.model.params import T5
+import numpy as np
+
+from spanloom.model.params import T5, flatten
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
+from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.settings.vocabulary import Vocabulary
+from spanloom.vocabularies.build import build
 
 
 @dataclass(frozen=True)
@@ -14,7 +19,7 @@ class Lineage:
     """Where weights come from, as far as it is known."""
 
     origin: str
-    """Path they were read from."""
+    """Path they were read from, absolute: a checkpoint or a folder."""
     run: Run | None = None
     """The run that trained them."""
     step: int | None = None
@@ -25,6 +30,12 @@ class Lineage:
     """What the run started from; none: random weights."""
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of the programs that trained it."""
+
+    @property
+    def home(self) -> Path:
+        """The directory of the run that the checkpoint is of; the folder itself, where it is none."""
+        path = Path(self.origin)
+        return path.parent.parent if path.parent.name == CHECKPOINTS else path
 
 
 @dataclass(frozen=True)
@@ -41,3 +52,11 @@ class TrainedModel:
     """Where they come from."""
     folder: Path | None = None
     """The folder they were read from, which is not to be written over."""
+
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, of weights and vocabulary: the same wherever the same model was read from."""
+        digest = hashlib.sha256(build(self.vocabulary).fingerprint().encode())
+        for name, leaf in sorted(flatten(self.params).items()):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(leaf).data)
+        return digest.hexdigest()

@@ -16,6 +16,7 @@ from spanloom.vocabularies.vocabulary import Int32Array, Vocabulary
 BATCH = 32
 """Lines that are decoded together."""
 _MULTIPLE = 64  # widths are rounded up to this, so that few shapes are compiled
+_FEW = 3  # words, or characters, that make a line worth showing
 _MASK = re.compile(r"<mask>|<extra_id_(\d+)>")
 
 Predict = Callable[[list[Int32Array]], list[Int32Array]]
@@ -50,6 +51,19 @@ def fill_lines(
 def text_of(number: int, line: str) -> str:
     """The text of a line, which may be a JSON record. Raises LineError, naming the line, where there is none."""
     return str(_record(number, line.rstrip("\r\n"))[1]["text"])
+
+
+def masked_line(text: str) -> str:
+    """A few words of a text, the one in the middle masked (characters, where it has no words); empty if there are none.
+
+    It begins neither like JSON nor like a flag, so that it can be given to `spanloom fill` as it is.
+    """
+    line = re.sub(r"^\W+", "", max(text.splitlines(), key=len, default=""))
+    words, between = line.split()[:-1][:7], " "  # the last may be cut
+    if len(words) < _FEW:
+        words, between = list(line[:20]), ""
+    middle = len(words) // 2
+    return between.join([*words[:middle], "<mask>", *words[middle + 1 :]]) if len(words) >= _FEW else ""
 
 
 def masked_ids(number: int, text: str, vocabulary: Vocabulary) -> Int32Array:

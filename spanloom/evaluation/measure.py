@@ -5,8 +5,9 @@ from typing import Any
 
 from spanloom.evaluation.baselines import baseline_losses
 from spanloom.evaluation.exact_match import exact_match
-from spanloom.evaluation.fill import fill_examples
+from spanloom.evaluation.fill import fill_examples, show
 from spanloom.evaluation.heldout import heldout_metrics, make_heldout_step
+from spanloom.evaluation.masked_lines import masked_line
 from spanloom.evaluation.results import Results
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.data import Data
@@ -32,7 +33,8 @@ def measure(run: Run, data: Data, model: Model, params: Any, logged: Mapping[str
         kind = "baselines"
     examples = data.heldout.text_examples(run.after.fills)
     filled = fill_examples(params, model, data.vocabulary, examples, data.lengths["decoder"])
-    return Results(text, kind, values, tuple(map(tuple, filled)))
+    hint = masked_line(show(data.heldout.raw(0), data.vocabulary))
+    return Results(text, kind, values, tuple(map(tuple, filled)), hint)
 
 
 def _batches(run: Run, data: Data) -> Iterator[Batch]:

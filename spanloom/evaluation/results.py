@@ -26,6 +26,8 @@ class Results:
     """The numbers of that line."""
     fills: tuple[tuple[Piece, ...], ...] = ()
     """Examples of masked text, filled in."""
+    hint: str = ""
+    """A line of held-out text with a mask, to try; empty: none."""
 
 
 def key_of(**deciding: Any) -> str:
@@ -42,7 +44,7 @@ def read_results(path: Path, key: str) -> Results | None:
         if whole["key"] != key or whole["crc32"] != _crc32(key, body):
             return None
         fills = tuple(tuple(Piece(*piece) for piece in pieces) for pieces in body["fills"])
-        return Results(body["text"], body["kind"], body["values"], fills)
+        return Results(body["text"], body["kind"], body["values"], fills, body["hint"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -54,6 +56,7 @@ def write_results(path: Path, key: str, results: Results) -> None:
         "kind": results.kind,
         "values": dict(results.values),
         "fills": [[[piece.text, piece.guess, piece.known] for piece in pieces] for pieces in results.fills],
+        "hint": results.hint,
     }
     whole = json.dumps({"key": key, "crc32": _crc32(key, body), "results": body}, indent=1)
     write_file(path, lambda file: file.write(whole.encode()))

@@ -1,17 +1,21 @@
 """Results of a finished run: measured once, shown again at once, and never shown when they may have changed."""
 
 import json
+import shlex
 import shutil
 from dataclasses import replace
 
 import pytest
-from tiny_training import tiny_run, write_text
+from tiny_training import WORDS, tiny_run, write_text
 
-from spanloom.cli import convert
-from spanloom.cli.closing import RESULTS_FILE, close_run
-from spanloom.evaluation import measure as measuring
+from spanloom.cli.closing import close_run
+from spanloom.cli.main import main
 from spanloom.settings.optimizer import Linear
-from spanloom.settings.run import After
+from spanloom.settings.run import After, Checkpoints, Evaluation
+from spanloom.settings.task import PairFiles, Supervised, Task
+from spanloom.training import checkpoint_paths, read_model
+from spanloom.training import finished as finished_runs
+from spanloom.training.finished import RESULTS_FILE
 from spanloom.training.loop import train
 
 AFTER = After(fills=2, export=False)
@@ -39,8 +43,8 @@ def calls(monkeypatch):
 
         return call
 
-    monkeypatch.setattr(convert, "read_source", counted("read", convert.read_source))
-    monkeypatch.setattr(measuring, "measure", counted("measure", measuring.measure))
+    monkeypatch.setattr(read_model, "read_model", counted("read", read_model.read_model))
+    monkeypatch.setattr(finished_runs, "measure", counted("measure", finished_runs.measure))
     return made
 
 
@@ -146,3 +150,44 @@ def test_a_longer_run_is_offered_where_the_schedule_allows_it(finished, calls, c
     assert offer in close(run, directory, capsys)
     ended = replace(run, schedule=Linear(decay_steps=2, end_factor=0.0))
     assert offer not in close(ended, directory, capsys)
+
+
+def commands(said):
+    """The commands offered, as their words."""
+    return [shlex.split(line)[1:] for line in said.partition("what to try next:")[2].splitlines() if line.strip()]
+
+
+def test_the_line_to_fill_is_of_the_held_out_text_and_can_be_filled(finished, capsys):
+    run, directory = finished
+    (offer,) = (words for words in commands(close(run, directory, capsys)) if words[0] == "fill")
+    line = offer[-1]
+    assert line.count("<mask>") == 1
+    assert set(line.split()) - {"<mask>"} <= set(WORDS.split())
+    assert main(offer) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == line
+
+
+def test_what_is_offered_after_pairs_works(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("SPANLOOM_CACHE", "")
+    (tmp_path / "a.tsv").write_text("".join(f"in {i}\tout {i}\n" for i in range(60)))
+    task = Task("pairs", PairFiles((str(tmp_path / "a.tsv"),), (), 0.2, "0", "1"), objective=Supervised())
+    run = tiny_run(tmp_path, 4, task=task, eval=Evaluation(every=1), checkpoint=Checkpoints(every=1, keep=5))
+    run = replace(run, after=AFTER, out=str(tmp_path / "run")).resolve()
+    assert train(run, tmp_path / "run")
+    monkeypatch.setattr(checkpoint_paths, "heldout_loss", lambda path: 1.0 if path.name == "2" else 9.0)
+    train_on, convert = commands(close(run, tmp_path / "run", capsys))
+    assert train_on == ["train", str(tmp_path / "run"), "--steps", "8"]
+    assert main(convert) == 0
+    assert (tmp_path / "run-best" / "README.md").is_file()
+    assert main([*train_on, "--log.tensorboard", "no"]) == 0
+
+
+def test_a_folder_in_the_place_of_the_export_stays_as_it_is(finished, capsys, tmp_path):
+    run, directory = finished
+    copy = tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    (copy / "huggingface").mkdir()
+    (copy / "huggingface" / "mine.txt").write_text("mine")
+    said = close(replace(run, after=replace(AFTER, export=True)), copy, capsys)
+    assert "not exported:" in said and "stays as it is" in said and "what to try next" in said
+    assert [path.name for path in (copy / "huggingface").iterdir()] == ["mine.txt"]

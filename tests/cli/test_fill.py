@@ -27,7 +27,10 @@ def predict(inputs):
 
 @pytest.fixture
 def loaded(monkeypatch):
-    monkeypatch.setattr(fill, "_load", lambda *args: (predict, VOCABULARY))
+    def load(checkpoint, which, max_length):
+        return predict, VOCABULARY, {"model": checkpoint, "fingerprint": checkpoint[0], "max_length": max_length}
+
+    monkeypatch.setattr(fill, "_load", load)
 
 
 @pytest.mark.usefixtures("loaded")
@@ -71,6 +74,30 @@ def test_an_output_of_other_lines_is_not_continued(tmp_path, capfd):
     assert main(["fill", "x", "--text", "a <mask>", "b <mask>", "c <mask>", "--output", target]) == 0
     assert "2 lines were there already" in capfd.readouterr().err
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.usefixtures("loaded")
+def test_an_output_is_continued_by_what_began_it_alone(tmp_path, capfd):
+    """Models are told apart by their content: the same one read from elsewhere goes on."""
+    target = tmp_path / "out.jsonl"
+    begin = ["--text", "a <mask>", "--output", str(target)]
+    assert main(["fill", "x", *begin]) == 0
+    content, note = target.read_bytes(), tmp_path / "out.jsonl.by.json"
+    for argv, said in [
+        (["y"], "was begun with the model x, which is not y: use that, or name another --output"),
+        (["x", "--max-length", "7"], "was begun with --max-length 128: go on with that, or name another --output"),
+    ]:
+        assert main(["fill", *argv, *begin]) == 1
+        assert said in capfd.readouterr().err
+        assert target.read_bytes() == content
+    assert main(["fill", "x copied", *begin]) == 0
+    for damage in (b"", b"[]", b"{}", b"\xff"):
+        note.write_bytes(damage)
+        assert main(["fill", "x", *begin]) == 1
+        assert "does not say what made them" in capfd.readouterr().err
+    target.unlink()
+    assert main(["fill", "y", *begin]) == 0
+    assert target.read_bytes() == content
 
 
 @pytest.mark.usefixtures("loaded")

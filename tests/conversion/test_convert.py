@@ -58,16 +58,43 @@ def test_jax_arrays_are_converted_too(tmp_path, tiny, make_source):
     assert parity.different_weights(source.params, import_hf(tmp_path / "out").params) == []
 
 
-def test_a_filled_folder_is_only_written_into_when_told(tmp_path, tiny, make_source):
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_that_is_no_export_is_never_written_into(tmp_path, tiny, make_source, overwrite):
     out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(ConversionError, match=r"not an earlier export.*--overwrite"):
-        convert_to_hf(make_source(tiny), out)
+    with pytest.raises(ConversionError, match="not an earlier export, so it stays as it is"):
+        convert_to_hf(make_source(tiny), out, overwrite=overwrite)
     assert names(out) == ["notes.txt"]
+    assert names(tmp_path) == ["out"]
+
+
+def test_an_export_of_another_run_is_only_replaced_when_told(tmp_path, tiny, make_source):
+    """Other checkpoints of one run, and what was exported from them, are one lineage."""
+    first, later, other = (
+        replace(make_source(tiny, seed=seed), lineage=Lineage(str(tmp_path / place)))
+        for seed, place in enumerate(("a/checkpoints/1", "a/checkpoints/2", "b/checkpoints/2"))
+    )
+    out = tmp_path / "out"
+    convert_to_hf(first, out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(ConversionError, match=r"exported from \S+/a, not from \S+/b: .*--overwrite"):
+        convert_to_hf(other, out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    convert_to_hf(later, out)
+    convert_to_hf(model_from_hf(out), tmp_path / "copy")
+    convert_to_hf(first, tmp_path / "copy")
+    convert_to_hf(other, out, overwrite=True)
+    assert parity.different_weights(other.params, import_hf(out).params) == []
+
+
+def test_an_export_whose_mark_is_damaged_is_of_nobody(tmp_path, tiny, make_source):
+    out = tmp_path / "out"
+    convert_to_hf(make_source(tiny), out)
+    (out / "spanloom.json").write_text("{}")
+    with pytest.raises(ConversionError, match="--overwrite"):
+        convert_to_hf(make_source(tiny), out)
     convert_to_hf(make_source(tiny), out, overwrite=True)
-    assert (out / "notes.txt").read_text() == "mine"
-    assert import_hf(out).model == tiny
 
 
 def test_an_earlier_export_is_replaced_and_other_files_stay(tmp_path, tiny, make_source):
@@ -214,7 +241,7 @@ def test_the_card_tells_data_steps_losses_lineage_and_sentinels(tmp_path, tiny, 
     )
     text = card(tmp_path, replace(make_source(tiny), lineage=lineage))
     for part in (
-        "# hist",
+        "# a\n",
         "`corpus/*.txt`",
         "15% masked in spans of 20 tokens",
         "700 steps of 32 sequences (22,400 sequences)",
@@ -223,6 +250,8 @@ def test_the_card_tells_data_steps_losses_lineage_and_sentinels(tmp_path, tiny, 
         "ids 259, 260, ... 383",
         "chooses its licence",
         'from_pretrained("out")',
+        "Thank you <extra_id_0>",
+        "read from `runs/a`, step 700",
     ):
         assert part in text, part
     mark = json.loads((tmp_path / "out" / "spanloom.json").read_text())
@@ -230,6 +259,31 @@ def test_the_card_tells_data_steps_losses_lineage_and_sentinels(tmp_path, tiny, 
     assert mark["losses"]["training loss"] == "nan"
     assert mark["run"]["name"] == "hist"
     assert replace(model_from_hf(tmp_path / "out").lineage, losses={}) == replace(lineage, losses={})
+
+
+def test_the_card_of_a_model_of_pairs_shows_inputs_and_targets(tmp_path, tiny, make_source):
+    pairs = PairFiles(files=("a.tsv",), inputs="translate: {en}", targets="fr")
+    run = Run(name="finetune", task=Task("x", pairs, objective=Supervised(targets_length=33)), model=tiny)
+    text = card(tmp_path, replace(make_source(tiny), lineage=Lineage("/x/runs/b/checkpoints/3", run)))
+    assert 'inputs = tokenizer("translate: {en}", return_tensors="pt")  # an input as in training' in text
+    assert "the answer is a target (fr)" in text and "max_new_tokens=33" in text
+    assert "# b\n" in text and "party" not in text
+
+
+def test_the_card_holds_no_absolute_path(tmp_path, tiny, make_source):
+    task = Task("x", TextFiles(files=("/home/me/corpus/*.txt",), heldout_files=("/home/me/h.txt",)))
+    run = Run(name="pretrain", task=task, model=tiny, start="/home/me/runs/a/checkpoints/5")
+    lineage = Lineage("/home/me/runs/b/checkpoints/7", run, 7, started_from=run.start)
+    text = card(tmp_path, replace(make_source(tiny), lineage=lineage))
+    assert "/home" not in text
+    for part in ("# b\n", "read from `b`, step 7", "text files `*.txt`", "started from `a/checkpoints/5`"):
+        assert part in text, part
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_card_speaks_of_the_warning_that_untied_models_get(tmp_path, tiny, make_source, tied):
+    text = card(tmp_path, make_source(replace(tiny, tie_embeddings=tied)))
+    assert ("so that it does not tie them. That is right" in text) is not tied
 
 
 def test_the_card_says_where_sentencepiece_sentinels_are(tmp_path, tiny, make_source):

@@ -13,7 +13,7 @@ def test_nothing_is_written_among_the_files_of_a_run(tmp_path):
     (run / "run.json").touch()
     for inside in ("checkpoints", "checkpoints/11", "checkpoints/10/hf", "checkpoints/10/vocabulary", "stores/hf"):
         with pytest.raises(ConversionError, match="among the files of a run"):
-            check_destination(run / inside, overwrite=True)
+            check_destination(run / inside)
     for beside in ("huggingface", "export/hf"):
-        check_destination(run / beside, overwrite=False)
-    check_destination(tmp_path / "checkpoints" / "hf", overwrite=False)
+        check_destination(run / beside)
+    check_destination(tmp_path / "checkpoints" / "hf")

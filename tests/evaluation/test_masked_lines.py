@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from spanloom.evaluation.masked_lines import BATCH, LineError, fill_lines, masked_ids, predictor
+from spanloom.evaluation.masked_lines import BATCH, LineError, fill_lines, masked_ids, masked_line, predictor
 from spanloom.model.params import declare, initialize
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import Bytes
@@ -99,3 +99,19 @@ def test_a_model_writes_for_any_number_of_lines():
     assert [row.shape for row in together] == [(5,), (5,)]
     np.testing.assert_array_equal(together[0], alone[0])
     assert len(list(fill_lines(["x <mask>"] * (BATCH + 1), VOCABULARY, write))) == BATCH + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a title\nthe old man went down to the sea again", "the old man <mask> down to the"),
+        ("--flag {json} of three", "flag <mask> of"),
+        ("\u6c34" * 30, "\u6c34" * 10 + "<mask>" + "\u6c34" * 9),
+        ("abc", "a<mask>c"),
+        ("ab", ""),
+        ("", ""),
+        ("...", ""),
+    ],
+)
+def test_a_line_to_try_is_a_few_words_with_one_masked(text, line):
+    assert masked_line(text) == line

@@ -175,11 +175,11 @@ def test_a_start_that_learnt_pairs_trained_no_sentinel(trained, tmp_path, began)
 
 
 def test_an_export_knows_the_sentinels_of_its_run(trained, tmp_path):
-    from spanloom.cli.convert import read_source
     from spanloom.conversion.convert import convert_to_hf
+    from spanloom.training.read_model import read_model
 
     directory, run, _ = trained
-    convert_to_hf(read_source(directory), tmp_path / "hf")
+    convert_to_hf(read_model(directory), tmp_path / "hf")
     assert load_start(starting(run, tmp_path / "hf")).warnings == ()
     (warning,) = load_start(corrupting(starting(run, tmp_path / "hf"), 128)).warnings
     assert "<extra_id_2> to <extra_id_6> begin untrained" in warning

@@ -1,0 +1,35 @@
+"""The weights that a path names, a run's or a Hugging Face folder's, with all that belongs to them."""
+
+from pathlib import Path
+
+from spanloom.conversion.convert import model_from_hf
+from spanloom.conversion.detect import KINDS, detect
+from spanloom.conversion.trained_model import Lineage, TrainedModel
+from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
+from spanloom.training.checkpoints import restore, vocabulary_inside
+
+
+def read_model(path: Path, which: str = "last") -> TrainedModel:
+    """The model at `path`: a run directory, one of its checkpoints or a Hugging Face folder.
+
+    `which` chooses among the checkpoints of a run, see `open_checkpoint`. Raises ConversionError where `path` is
+    nothing that can be read, CheckpointError where there is no such checkpoint, it is damaged, or there is nothing to
+    choose from.
+    """
+    kind = detect(path)
+    if kind != "run" and which != "last":
+        raise CheckpointError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
+    if kind == "huggingface":
+        return model_from_hf(path)
+    restored = restore(open_checkpoint(path, which))
+    facts = restored.facts
+    losses = {"training loss of the last step": facts.loss, "held-out loss": facts.heldout_loss}
+    lineage = Lineage(
+        origin=str(restored.path.resolve()),
+        run=facts.run,
+        step=facts.step,
+        losses={name: loss for name, loss in losses.items() if loss is not None},
+        started_from=facts.started_from,
+        versions={name: str(value) for name, value in facts.machine.items()},
+    )
+    return TrainedModel(facts.run.model, restored.params, vocabulary_inside(restored.path, facts.run), lineage)
