@@ -11,9 +11,7 @@ import platform
 import re
 import sysconfig
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from spanloom.tasks.read_report import BadInputError, ReadReport
@@ -31,32 +29,57 @@ _LEFT_OUT = {
 _UNDERLINE = re.compile(r"^([*=\-~^#\"])\1{2,}$")
 
 
-@dataclass
-class Collected:
-    """All documents of a standard library in order, with what was left out."""
-
-    documents: list[str] = field(default_factory=list)
-    files: int = 0
-    duplicates: int = 0
-    unparsed: list[str] = field(default_factory=list)
-    topics: int = 0
-
-
-def read_python_docs(report: ReadReport, stdlib: Path | None = None) -> Iterator[Columns]:
+def read_python_docs(
+    report: ReadReport, stdlib: Path | None = None, *, least_bytes: int = LEAST_BYTES
+) -> Iterator[Columns]:
     """The documents, {"text": ...}: sections of pydoc topics, then docstrings by file and place; no text twice.
 
-    `stdlib`: the library's folder; unset: this interpreter's. Raises BadInputError where there is no such text.
+    `stdlib`: the library's folder; unset: this interpreter's. Raises BadInputError where there is no such text, and
+    once all is read where it was less than `least_bytes`.
     """
     folder = library_folder() if stdlib is None else stdlib
-    collected = collect(folder)
-    report.files += collected.files
-    if collected.duplicates:
-        report.skip("duplicate", count=collected.duplicates)
-    for name in collected.unparsed:
-        report.skip("does not parse", name)
-    if not collected.topics:
-        report.note("no topics", f"{folder / _TOPICS} is absent: docstrings only")
-    yield {"text": [text.encode("utf-8") for text in collected.documents]}
+    seen: set[str] = set()
+    size = 0
+    for texts in _texts_by_file(folder, report):
+        new = []
+        for text in texts:
+            key = " ".join(text.split())
+            if not key or key in seen:
+                report.skip("duplicate")
+            else:
+                seen.add(key)
+                new.append(text.encode("utf-8"))
+        size += sum(map(len, new))
+        if new:
+            yield {"text": new}
+    if size < least_bytes:
+        raise BadInputError(
+            str(folder),
+            f"only {size:,} bytes of documentation in {report.files} source files: this Python's library "
+            "came without sources or without docstrings",
+            "Use a full CPython, or train on text of your own: --text FILES",
+        )
+
+
+def _texts_by_file(folder: Path, report: ReadReport) -> Iterator[list[str]]:
+    topics = folder / _TOPICS
+    if topics.is_file():
+        yield _texts_of(topics, _topic_texts, report)
+    else:
+        report.note("no topics", f"{topics} is absent: docstrings only")
+    for path in source_files(folder):
+        yield _texts_of(path, docstrings, report)
+
+
+def _texts_of(path: Path, read: Callable[[bytes], Iterator[str]], report: ReadReport) -> list[str]:
+    report.files += 1
+    try:
+        texts = list(read(path.read_bytes()))
+        "".join(texts).encode("utf-8")  # a literal may hold half a character
+    except (SyntaxError, ValueError, RecursionError, OSError) as error:
+        report.skip("does not parse", f"{path}: {error}")
+        return []
+    return texts
 
 
 def library_folder() -> Path:
@@ -66,36 +89,6 @@ def library_folder() -> Path:
         what = "the standard library is no folder of source files (it may be zipped or frozen)"
         raise BadInputError(str(folder), what, "Use a full CPython, or train on text of your own: --text FILES")
     return folder
-
-
-@lru_cache(maxsize=2)  # parsing takes some seconds, and the documents are looked at more than once
-def collect(folder: Path, least_bytes: int = LEAST_BYTES) -> Collected:
-    """Read the library at `folder`. Raises BadInputError where it holds less than `least_bytes` of text."""
-    collected = Collected()
-    seen: set[str] = set()
-    topics = folder / _TOPICS
-    if topics.is_file():
-        collected.files += 1
-        try:
-            _add_topics(_read_topics(topics), collected, seen)
-        except (SyntaxError, ValueError, RecursionError, OSError) as error:
-            collected.unparsed.append(f"{topics}: {error}")
-    for path in source_files(folder):
-        collected.files += 1
-        try:
-            for text in docstrings(path.read_bytes()):
-                _add(text, collected, seen)
-        except (SyntaxError, ValueError, RecursionError, OSError) as error:
-            collected.unparsed.append(f"{path}: {error}")
-    size = sum(map(len, collected.documents))
-    if size < least_bytes:
-        raise BadInputError(
-            str(folder),
-            f"only {size:,} characters of documentation in {collected.files} source files: this Python's library "
-            "came without sources or without docstrings",
-            "Use a full CPython, or train on text of your own: --text FILES",
-        )
-    return collected
 
 
 def fingerprint(folder: Path) -> str:
@@ -145,9 +138,9 @@ def docstrings(code: bytes) -> Iterator[str]:
             ]
 
 
-def _read_topics(path: Path) -> dict[str, str]:
+def _read_topics(code: bytes) -> dict[str, str]:
     """The dictionary that the file assigns to `topics`. Raises SyntaxError or ValueError where there is none."""
-    for node in ast.parse(path.read_bytes()).body:
+    for node in ast.parse(code).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == "topics" for target in targets):
             topics = ast.literal_eval(node.value)  # type: ignore[attr-defined]
@@ -156,14 +149,14 @@ def _read_topics(path: Path) -> dict[str, str]:
     raise ValueError("no dictionary named topics")
 
 
-def _add_topics(topics: dict[str, str], collected: Collected, seen: set[str]) -> None:
-    """Add the sections of all topics, without paragraphs that an earlier topic has: topics repeat each other's parts.
+def _topic_texts(code: bytes) -> Iterator[str]:
+    """The sections of all topics, without paragraphs that an earlier topic has: topics repeat each other's parts.
 
-    Longest topic first, so that the whole stays whole and the extracts go.
+    Longest topic first, so that the whole stays whole and the extracts go, of which empty texts may be left.
     """
+    topics = _read_topics(code)
     paragraphs_seen: set[str] = set()
     for name in sorted(topics, key=lambda name: (-len(topics[name]), name)):
-        collected.topics += 1
         for section in sections(topics[name]):
             kept = []
             for paragraph in section.split("\n\n"):
@@ -171,8 +164,7 @@ def _add_topics(topics: dict[str, str], collected: Collected, seen: set[str]) ->
                 if key not in paragraphs_seen:
                     kept.append(paragraph)
                 paragraphs_seen.add(key)
-            text = "\n\n".join(kept).strip("\n")
-            _add(text if any(not _is_heading(paragraph) for paragraph in kept) else "", collected, seen)
+            yield "\n\n".join(kept).strip("\n") if any(not _is_heading(paragraph) for paragraph in kept) else ""
 
 
 def sections(text: str) -> list[str]:
@@ -186,13 +178,3 @@ def sections(text: str) -> list[str]:
 def _is_heading(paragraph: str) -> bool:
     lines = paragraph.strip("\n").split("\n")
     return not lines[0] or (len(lines) == 2 and bool(_UNDERLINE.match(lines[1])))
-
-
-def _add(text: str, collected: Collected, seen: set[str]) -> None:
-    key = " ".join(text.split())
-    if not key or key in seen:
-        collected.duplicates += 1
-        return
-    text.encode("utf-8")  # a literal may hold half a character; the caller counts the file
-    seen.add(key)
-    collected.documents.append(text)

@@ -188,10 +188,15 @@ class _Flat:
 
 
 def _walk(mixture: Mixture) -> Iterator[Weighted]:
-    for part in mixture.parts:
-        yield part
-        if isinstance(part.part, Mixture):
-            yield from _walk(part.part)
+    """All parts; those of a mixture that many paths lead to come once."""
+    seen: set[int] = set()
+    left = [mixture]
+    while left:
+        mixture = left.pop()
+        if id(mixture) not in seen:
+            seen.add(id(mixture))
+            yield from mixture.parts
+            left += [part.part for part in mixture.parts if isinstance(part.part, Mixture)]
 
 
 def _known(task: Task, unit: Unit, sizes: Mapping[str, Size]) -> float | None:

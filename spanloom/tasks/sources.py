@@ -13,7 +13,7 @@ import numpy as np
 from spanloom.settings.task import PairFiles, PythonDocs, Source
 from spanloom.tasks import python_docs
 from spanloom.tasks.file_lists import list_files
-from spanloom.tasks.heldout import Mask, Split, bound_for, check_share, is_heldout
+from spanloom.tasks.heldout import Mask, Split, bound_for, bound_of, check_share, is_heldout
 from spanloom.tasks.pairs import read_pairs
 from spanloom.tasks.parts import files_of
 from spanloom.tasks.read_report import BadInputError, ReadReport
@@ -24,6 +24,7 @@ __all__ = ["BadInputError", "Columns", "ReadReport", "Split", "check_heldout", "
 __all__ += ["read_parts", "source_bytes", "source_fingerprint"]
 
 _EDGE = 1 << 12
+_FAR = 2  # times the share asked for, or one part in so many
 
 
 def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tuple[Split, Columns]]:
@@ -31,8 +32,10 @@ def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[
 
     The same documents in the same order on every pass; train and heldout share none and are everything together. Where
     no held-out files are named, a document's own text decides its part (of pairs the inputs), see
-    `spanloom.tasks.heldout`. Each report counts the documents of its part; what is left out, repaired or noticed
-    stands in that of the training part, which is also where what belongs to neither is.
+    `spanloom.tasks.heldout`: about `source.heldout_share` of the documents are held out, and one where that is none
+    of several. Each report counts the documents of its part; what is left out, repaired or noticed stands in that of
+    the training part, which is also where what belongs to neither is; in that of the held-out part stands where it
+    is another share of the text.
     Raises BadInputError for bad input as `source.errors` says (strict: the first one, naming file and line or byte;
     skip: only counted; replace: undecodable bytes become U+FFFD and are counted, all else is as strict), and in any
     mode where files are not found, or where all of them hold no example for training.
@@ -59,17 +62,39 @@ def read_examples(source: Source, split: Split, report: ReadReport) -> Iterator[
 def _divided(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tuple[Split, Columns]]:
     """All files, each document in the part that its text decides."""
     bound = bound_for(source.heldout_share, map(_deciding, _read(source, "train", ReadReport())))
-    report = reports.get("train", ReadReport())
-    for columns in _read(source, "train", report):
+    both: dict[Split, ReadReport] = {"train": ReadReport(), "heldout": ReadReport(), **reports}
+    for columns in _read(source, "train", both["train"]):
         held = is_heldout(_deciding(columns), bound) if bound else np.zeros(len(_deciding(columns)), np.bool_)
         masks: dict[Split, Mask] = {"train": ~held, "heldout": held}
         for split, mask in masks.items():
-            if split in reports and mask.any():
+            if mask.any():
                 part = columns if mask.all() else _chosen(columns, mask)
-                reports[split].give(part)
-                yield split, part
-    if "heldout" in reports:
-        reports["heldout"].files, reports["heldout"].file_bytes = report.files, report.file_bytes
+                both[split].give(part)
+                if split in reports:
+                    yield split, part
+    train, heldout = both["train"], both["heldout"]
+    heldout.files, heldout.file_bytes = train.files, train.file_bytes
+    if heldout.documents:
+        _note_share(source, train, heldout, is_least=bound > bound_of(source.heldout_share))
+
+
+def _note_share(source: Source, train: ReadReport, heldout: ReadReport, *, is_least: bool) -> None:
+    """Says where the held-out part is another share of the text than was asked for."""
+    share, of_text = source.heldout_share, heldout.bytes / (train.bytes + heldout.bytes)
+    total = train.documents + heldout.documents
+    if is_least:
+        why = f"none of the {total:,} documents fell into the share of {_percent(share)}, so the one nearest to it was taken"
+    elif of_text > _FAR * share or of_text < share / _FAR:
+        why = f"{_percent(share)} was asked for, a share of the documents: they are few, or of very different lengths"
+    else:
+        return
+    by_line = ", or documents by line (--task.source.unit line)" if getattr(source, "unit", "") == "document" else ""
+    fix = f"another --heldout-share, or more and shorter documents{by_line}, come nearer"
+    heldout.note("held-out share", f"{_percent(of_text)} of the text is held out; {why}; {fix}")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
 
 
 def _chosen(columns: Columns, mask: Mask) -> Columns:

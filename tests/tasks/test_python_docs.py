@@ -16,6 +16,11 @@ def read(split, source=None, report=None):
     return [e["text"] for e in read_examples(source or PythonDocs(), split, report or ReadReport())]
 
 
+def documents(library: Path, report: ReadReport) -> list[str]:
+    found = python_docs.read_python_docs(report, library, least_bytes=0)
+    return [text.decode() for columns in found for text in columns["text"]]
+
+
 def make_library(folder: Path) -> Path:
     files = {
         "pydoc_data/topics.py": "raise SystemExit('imported')\ntopics = {'a': 'A topic\\n*******\\n\\nText.', "
@@ -42,8 +47,8 @@ def make_library(folder: Path) -> Path:
 
 @pytest.mark.short
 def test_what_is_read_and_in_which_order(tmp_path):
-    collected = python_docs.collect(make_library(tmp_path), 0)
-    assert collected.documents == [
+    report = ReadReport()
+    assert documents(make_library(tmp_path), report) == [
         "More\n****\n\nBefore.",
         "A topic\n=======\n\nText.",
         "Module a.",
@@ -55,20 +60,17 @@ def test_what_is_read_and_in_which_order(tmp_path):
         "Grün.",
         "Deep.",
     ]
-    assert collected.duplicates == 2, "topic a stands in topic b; First. comes twice"
-    assert collected.topics == 2 and collected.files == 6
-    assert len(collected.unparsed) == 1 and "broken.py" in collected.unparsed[0]
+    assert report.skipped == {"duplicate": 2, "does not parse": 1}, "topic a stands in b; First. comes twice; broken.py"
+    assert report.files == 6 and not report.notes
+    assert "broken.py" in report.describe()
 
 
 @pytest.mark.short
-def test_files_that_do_not_parse_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        python_docs, "collect", lambda folder: python_docs.Collected(["x"], 1, 0, ["broken.py: why"], 0)
-    )
+def test_files_are_read_as_documents_are_asked_for(tmp_path):
     report = ReadReport()
-    list(python_docs.read_python_docs(report, tmp_path))
-    assert report.skipped == {"does not parse": 1} and "broken.py" in report.describe()
-    assert "topics.py is absent" in report.describe()
+    found = python_docs.read_python_docs(report, make_library(tmp_path), least_bytes=0)
+    assert len(next(found)["text"]) == 2 and report.files == 1
+    assert next(found)["text"] == [b"Module a."] and report.files == 2
 
 
 @pytest.mark.short
@@ -95,8 +97,8 @@ def test_no_paragraph_of_a_heldout_topic_is_in_training():
 @pytest.mark.short
 def test_a_library_without_sources_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "os.pyc").write_bytes(b"")
-    with pytest.raises(BadInputError, match=r"only 0 characters of documentation in 0 source files.*--text FILES"):
-        python_docs.collect(tmp_path)
+    with pytest.raises(BadInputError, match=r"only 0 bytes of documentation in 0 source files.*--text FILES"):
+        list(python_docs.read_python_docs(ReadReport(), tmp_path))
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "python311.zip"))
     with pytest.raises(BadInputError, match=r"no folder of source files.*zipped"):
         python_docs.library_folder()
@@ -107,17 +109,23 @@ def test_a_library_without_topics_still_works(tmp_path):
     library = make_library(tmp_path)
     (library / "pydoc_data" / "topics.py").unlink()
     report = ReadReport()
-    collected = python_docs.collect(library, 0)
-    assert collected.topics == 0 and collected.documents[0] == "Module a."
-    (library / "pydoc_data" / "topics.py").write_text("topics = make()")
-    python_docs.collect.cache_clear()
-    assert "topics.py" in python_docs.collect(library, 0).unparsed[0]
-    (library / "pydoc_data" / "topics.py").unlink()
-    (library / "pydoc_data" / "topics.py").symlink_to("/proc/self/mem")  # a file that opens and cannot be read
-    python_docs.collect.cache_clear()
-    collected = python_docs.collect(library, 0)
-    assert "topics.py: [Errno 5]" in collected.unparsed[0] and collected.documents[0] == "Module a."
-    assert report.documents == 0
+    assert documents(library, report)[0] == "Module a."
+    assert "topics.py is absent" in report.describe()
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("code", ["topics = make()", "topics = {'a': 'half \\ud800'}", "topics = {", None])
+def test_topics_that_cannot_be_read_are_counted(tmp_path, code):
+    library = make_library(tmp_path)
+    topics = library / "pydoc_data" / "topics.py"
+    topics.unlink()
+    if code is None:
+        topics.symlink_to("/proc/self/mem")  # a file that opens and cannot be read
+    else:
+        topics.write_text(code)
+    report = ReadReport()
+    assert documents(library, report)[0] == "Module a."
+    assert report.skipped["does not parse"] == 2 and "topics.py: " in report.messages[0]
 
 
 @pytest.mark.short
@@ -135,8 +143,8 @@ def test_fingerprint_follows_the_files(tmp_path):
 
 def test_nothing_of_the_library_is_imported():
     code = (
-        "import sys\nfrom pathlib import Path\nfrom spanloom.tasks import python_docs\nbefore = set(sys.modules)\n"
-        "python_docs.collect(python_docs.library_folder())\n"
+        "import sys\nfrom spanloom.tasks import python_docs\nfrom spanloom.tasks.read_report import ReadReport\nbefore = set(sys.modules)\n"
+        "list(python_docs.read_python_docs(ReadReport()))\n"
         "new = {m for m in set(sys.modules) - before if not m.startswith(('encodings', '_sysconfigdata'))}\n"
         "assert not new, new\n"
     )

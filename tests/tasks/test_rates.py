@@ -222,6 +222,29 @@ def test_names_stand_for_one_thing():
             task_rates(mixed("m", *parts))
 
 
+class CountedSizes(dict):
+    """Sizes that end a walk which asks for them without end."""
+
+    looks = 0
+
+    def get(self, *arguments):
+        self.looks += 1
+        assert self.looks < 1000
+        return super().get(*arguments)
+
+
+@pytest.mark.short
+def test_a_mixture_that_many_paths_lead_to_is_walked_once():
+    left, right = mixed("left", ("a", BySize())), mixed("right", ("b", BySize()))
+    for level in range(40):
+        both = ((left, 1.0), (right, 3.0))
+        left, right = mixed(f"left {level}", *both), mixed(f"right {level}", *both)
+    root = mixed("root", (left, 1.0), (right, 1.0))
+    assert uncounted(root, CountedSizes()) == {("a", "examples"), ("b", "examples")}
+    sizes = CountedSizes(a=Size(examples=5), b=Size(examples=7))
+    np.testing.assert_allclose(task_rates(root, sizes).probabilities, [0.25, 0.75], rtol=TOLERANCE)
+
+
 @pytest.mark.short
 def test_a_mixture_inside_of_itself_is_shown():
     ring = mixed("ring", ("a", 1.0))

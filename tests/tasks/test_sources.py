@@ -4,9 +4,8 @@ import pytest
 from golden_data import shared_dir
 
 from spanloom.settings.task import PairFiles, PythonDocs, TextFiles
+from spanloom.tasks.read_report import BadInputError, ReadReport
 from spanloom.tasks.sources import (
-    BadInputError,
-    ReadReport,
     check_heldout,
     has_heldout,
     read_examples,
@@ -95,6 +94,45 @@ def test_an_empty_heldout_part_is_an_error_that_counts(tmp_path):
     _, reports = parts(source)
     with pytest.raises(BadInputError, match=r"dev\.txt: the held-out part has no document: 1 empty"):
         check_heldout(source, reports["train"], reports["heldout"])
+
+
+def note_of(reports) -> str:
+    assert "held-out share" not in reports["train"].notes
+    return reports["heldout"].notes.get("held-out share", "")
+
+
+@pytest.mark.short
+def test_a_held_out_part_that_is_another_share_of_the_text_is_said(tmp_path):
+    novels = [f"{number}\n" * (400 if number == 17 else 20) for number in range(30)]
+    for number, novel in enumerate(novels):
+        (tmp_path / f"{number:02}.txt").write_text(novel)
+    source = TextFiles((f"{tmp_path}/*.txt",), heldout_share=0.1, unit="document")
+    found, reports = parts(source)
+    of_text = reports["heldout"].bytes / sum(report.bytes for report in reports.values())
+    assert len(found["heldout"]) == 2 and 0.03 < of_text < 0.05
+    said = note_of(reports)
+    assert said.startswith(f"{100 * of_text:.3g}% of the text is held out; 10% was asked for, a share of the documents")
+    assert "--heldout-share" in said and "--task.source.unit line" in said and said in reports["heldout"].describe()
+    (tmp_path / "17.txt").write_text("17\n" * 20)
+    assert not note_of(parts(source)[1]), "2 of 30 documents of one length are no less than half of 10%"
+
+
+@pytest.mark.short
+def test_one_document_held_out_of_few_is_said(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
+    _, reports = parts(TextFiles((f"{tmp_path}/a.txt",)))
+    said = note_of(reports)
+    assert "none of the 3 documents fell into the share of 1%" in said and "% of the text is held out" in said
+    assert "--task.source.unit" not in said, "they are lines already"
+
+
+@pytest.mark.short
+def test_a_held_out_part_as_asked_for_needs_no_words(tmp_path):
+    for source in sources(tmp_path):
+        assert not note_of(parts(source)[1])
+    (tmp_path / "a.txt").write_text("one\n")
+    for share in (0.01, 0.0):
+        assert not note_of(parts(TextFiles((f"{tmp_path}/a.txt",), heldout_share=share))[1])
 
 
 @pytest.mark.short
