@@ -1,13 +1,12 @@
 """`spanloom cache RECIPE`: build the token stores of a recipe beforehand, where `train --out` looks for them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanloom.cli.errors import UsageError
 from spanloom.cli.flags import parse
 from spanloom.cli.recipe import find
-from spanloom.cli.tokens import split, take
 from spanloom.cli.train import output_directory
 from spanloom.settings.run_layout import STORES
 
@@ -19,7 +18,19 @@ there, up to date and whole (every byte is checked) are left as they are. RECIPE
 
 N processes tokenize (as many as there are cores unless told; one alone for text of up to 64 MB); the stores are the
 same to the last byte whatever N. What is killed goes on with the last whole shard.
+
+  spanloom cache RECIPE --help    every flag of a recipe, with its meaning and default
 """
+
+
+@dataclass(frozen=True)
+class Building:
+    """What cache takes beside the flags of the recipe."""
+
+    workers: int | None = None
+    """Processes that tokenize; unset: as many as there are cores, but one alone for text of up to 64 MB."""
+    debug: bool = False
+    """Show the whole traceback when something fails (or set SPANLOOM_DEBUG=1)."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -29,11 +40,11 @@ def main(argv: Sequence[str]) -> int:
         return 0 if argv else 2
     if argv[0].startswith("-"):
         raise UsageError("the recipe comes first: spanloom cache RECIPE [flags]")
-    words, flags = split(argv[1:])
-    workers = _workers(take(flags, "workers"))
-    command = parse(
-        find(argv[0]), [*words, *(w for f in flags for w in (f.typed, *f.values))], f"spanloom cache {argv[0]}"
-    )
+    prog = f"spanloom cache {argv[0]}"
+    command = parse(find(argv[0]), argv[1:], prog, Building, f"{prog} [--out DIR] [--workers N] [flags]")
+    workers = command.options.workers
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers {workers}: must be 1 or more")
     directory = output_directory(command)
 
     from spanloom.cli.run_directory import anchored
@@ -59,12 +70,3 @@ def main(argv: Sequence[str]) -> int:
         print(f"{split_name}: {report.describe()}")
     print(f"stores in {directory / STORES}")
     return 0
-
-
-def _workers(text: str | None) -> int | None:
-    """The number asked for, if one is."""
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f"--workers {text}: must be a number of processes, 1 or more")
-    return int(text)

@@ -10,7 +10,7 @@ import inspect
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from spanloom.cli.errors import UsageError
 from spanloom.cli.help import Entry, Group, entries_of, groups_of_run, render, shown, unknown_default
@@ -21,6 +21,8 @@ from spanloom.model.sizes import named, sizes_in_short
 from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
+
+Options = TypeVar("Options")
 
 
 @dataclass(frozen=True)
@@ -34,22 +36,31 @@ class Resuming:
     debug: bool = False
     """Show the whole traceback when something fails (or set SPANLOOM_DEBUG=1)."""
 
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The names in accept_change, which may also be joined by commas."""
+        return tuple(part for name in self.accept_change for part in name.split(",") if part)
+
 
 @dataclass(frozen=True)
-class Command:
+class Command(Generic[Options]):
     """What a command line asks for."""
 
     recipe: Recipe
     run: Run
     """With overrides, not resolved."""
-    resuming: Resuming
+    options: Options
+    """What the command takes beside the recipe's flags."""
     asked: frozenset[str] = frozenset()
     """Dotted names of the flags that were given."""
 
 
-def parse(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = None) -> Command:
-    """The run that a recipe and its flags ask for. `--help` prints, `usage` first, and raises SystemExit(0).
+def parse(
+    recipe: Recipe, argv: Sequence[str], prog: str, options: type[Options], usage: str | None = None
+) -> Command[Options]:
+    """The run that a recipe and its flags ask for, and the command's own `options`, a dataclass with defaults.
 
+    `--help` prints, `usage` first, and raises SystemExit(0).
     Raises UsageError on unknown flags, naming the nearest, and on values of the wrong type.
     """
     words, flags = split(argv)
@@ -59,7 +70,8 @@ def parse(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = No
     flags = [flag for flag in flags if flag.name != "help"]
     own = {p.name: p for p in recipe.parameters}
     kinds = _kind_flags(own)
-    refuse_unknown(flags, [*own, *kinds, *all_fields(), *_names(Resuming)], prog)
+    others = _names(options)
+    refuse_unknown(flags, [*own, *kinds, *all_fields(), *others], prog)
     _refuse_groups(flags, [*own, *kinds])
     flags = merge_repeated(
         flags, [*_list_fields(), "accept_change", *(p.name for p in own.values() if _is_list(p.hint))]
@@ -75,15 +87,15 @@ def parse(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = No
         run, unknown = recipe.example() if recipe.example else _stand_in()
     run = _apply_kinds(run, [flag for flag in flags if flag.name in kinds])
     if wants_help:
-        print(_help(recipe, run, kinds, usage or f"{prog} [--out DIR] [--steps N] [flags]", unknown))
+        usage = usage or f"{prog} [--out DIR] [--steps N] [flags]"
+        print(_help(recipe, run, kinds, entries_of(options()), usage, unknown))
         raise SystemExit(0)
     consumed = (set(own) - _plain_fields()) | set(kinds)
     _refuse_other_kinds(run, [flag for flag in flags if flag.name not in consumed])
-    rest = [flag for flag in flags if flag.name not in consumed and flag.name not in _names(Resuming)]
+    rest = [flag for flag in flags if flag.name not in consumed and flag.name not in others]
     run = with_tyro(type(run), run, rest, prog)
-    resuming = with_tyro(Resuming, Resuming(), [flag for flag in flags if flag.name in _names(Resuming)], prog)
-    accepted = tuple(part for name in resuming.accept_change for part in name.split(",") if part)
-    return Command(recipe, run, replace(resuming, accept_change=accepted), frozenset(flag.name for flag in flags))
+    chosen: Options = with_tyro(options, options(), [flag for flag in flags if flag.name in others], prog)
+    return Command(recipe, run, chosen, frozenset(flag.name for flag in flags))
 
 
 # Kinds and sizes.
@@ -204,7 +216,14 @@ def _parameters_class(own: Iterable[Parameter]) -> type:
 # Help.
 
 
-def _help(recipe: Recipe, run: Run, kinds: dict[str, tuple[str, ...]], usage: str, unknown: Mapping[str, str]) -> str:
+def _help(
+    recipe: Recipe,
+    run: Run,
+    kinds: dict[str, tuple[str, ...]],
+    others: tuple[Entry, ...],
+    usage: str,
+    unknown: Mapping[str, str],
+) -> str:
     """A recipe's own flags come first: they are what must be given."""
     own = tuple(Entry(p.name, p.hint, p.help, shown(p.default)) for p in recipe.parameters)
     run = _filled(run)
@@ -216,7 +235,7 @@ def _help(recipe: Recipe, run: Run, kinds: dict[str, tuple[str, ...]], usage: st
             Group("flags of this recipe", "", own),
             groups[0],
             Group("kinds and sizes", "", tuple(_kind_entries(run, kinds, unknown))),
-            Group("going on, and trouble", "", entries_of(Resuming())),
+            Group("flags of this command", "", others),
             *groups[1:],
         ],
     )

@@ -36,8 +36,8 @@ MOST_USED = (
 MUST_BE_GIVEN = "Must be given."
 
 VALUES = """INT, FLOAT and STR are one value, {a,b} is one of these, [STR ...] is any number of values with blanks
-between (put globs in quotes), and None unsets. --flag VALUE and --flag=VALUE are alike, and so are - and _ in names.
-Switches take true and false, yes and no, on and off, or no value for true."""
+between (put globs in quotes). None unsets a value and empties a list. --flag VALUE and --flag=VALUE are alike, and so
+are - and _ in names. Switches take true and false, yes and no, on and off, or no value for true."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return " ".join(map(shown, value)) or "none"
+        return " ".join(map(shown, value)) or "None"
     return shlex.quote(value) if isinstance(value, str) else str(value)
 
 

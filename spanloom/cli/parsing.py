@@ -79,9 +79,14 @@ def check_values(flags: Iterable[Flag], hints: Mapping[str, Any]) -> None:
             raise UsageError(f"{flag.typed} takes a value: {flag.typed} {metavar(hint)}")
         if len(flag.values) > 1 and not many:
             raise UsageError(f"{flag.typed} takes one value, not {len(flag.values)}: {' '.join(flag.values)}")
-        for value in flag.values:
+        for value in () if _empties(flag, hint) else flag.values:
             if (wanted := _misfit(value, inner)) is not None:
                 raise UsageError(f"{flag.typed} {value!r}: must be {wanted}")
+
+
+def _empties(flag: Flag, hint: Any) -> bool:
+    """Whether this is a list made empty: --flag None. Without any value a variable of the shell may be unset."""
+    return flag.values == ("None",) and _item(hint)[0]
 
 
 def _item(hint: Any) -> tuple[bool, Any]:
@@ -168,7 +173,9 @@ def tyro_config() -> tuple[Any, ...]:
 
 
 def _spelled(flag: Flag, hint: Any) -> Flag:
-    """Switches may be given as --flag, --flag true, --flag no; tyro wants True or False."""
+    """Switches may be given as --flag, --flag true, --flag no; tyro wants True or False, and no value for no list."""
+    if _empties(flag, hint):
+        return replace(flag, values=())
     if hint is not bool and flag.name != "debug":
         return flag
     values = tuple(_SWITCH.get(value.lower(), value) for value in flag.values) or ("True",)

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spanloom.cli.errors import UsageError
-
 
 @dataclass(frozen=True)
 class Flag:
@@ -52,13 +50,3 @@ def merge_repeated(flags: Iterable[Flag], lists: Iterable[str]) -> list[Flag]:
         values = flag.values if before is None or flag.name not in lists else (*before.values, *flag.values)
         merged[flag.name] = Flag(flag.typed, flag.name, values)
     return list(merged.values())
-
-
-def take(flags: list[Flag], name: str, default: str | None = None) -> str | None:
-    """Remove a flag that takes one value from the list and return its (last) value."""
-    found = [flag for flag in flags if flag.name == name]
-    for flag in found:
-        flags.remove(flag)
-        if len(flag.values) != 1:
-            raise UsageError(f"{flag.typed} takes one value, not {len(flag.values)}")
-    return found[-1].values[0] if found else default

@@ -5,9 +5,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from spanloom.cli.errors import UsageError
-from spanloom.cli.flags import Command, parse
+from spanloom.cli.flags import Command, Resuming, parse
 from spanloom.cli.recipe import Recipe, find
 
 USAGE = """usage: spanloom train RECIPE [--out DIR] [--steps N] [flags]
@@ -37,17 +38,17 @@ def main(argv: Sequence[str]) -> int:
 
 def train(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = None) -> int:
     """Train the run that a recipe and its flags ask for."""
-    command = parse(recipe, argv, prog, usage)
+    command = parse(recipe, argv, prog, Resuming, usage)
     start_run(command, [*prog.split(" "), *argv])
     return 0
 
 
-def start_run(command: Command, words: Sequence[str]) -> None:
+def start_run(command: Command[Resuming], words: Sequence[str]) -> None:
     """Prepare the run directory, train, and show what came of it."""
     from spanloom.cli.run_directory import anchored, prepare
 
     directory = output_directory(command)
-    if command.resuming.fork is not None and not command.resuming.fork.strip():
+    if command.options.fork is not None and not command.options.fork.strip():
         raise UsageError("--fork is empty: name a new directory (is a variable of the shell unset?)")
     run = anchored(replace(command.run, out=str(directory)), Path.cwd()).resolve()
     start = prepare(
@@ -55,8 +56,8 @@ def start_run(command: Command, words: Sequence[str]) -> None:
         directory,
         command=words,
         recipe_source=command.recipe.source,
-        accepted=command.resuming.accept_change,
-        fork=None if command.resuming.fork is None else Path(command.resuming.fork),
+        accepted=command.options.accepted,
+        fork=None if command.options.fork is None else Path(command.options.fork),
     )
     if start.step is None:
         print(f"run {run.name}: beginning in {start.directory}", flush=True)
@@ -80,7 +81,7 @@ def start_run(command: Command, words: Sequence[str]) -> None:
     sys.stdout.flush()
 
 
-def output_directory(command: Command) -> Path:
+def output_directory(command: Command[Any]) -> Path:
     """--out, the run directory that goes on, or runs/NAME. Raises UsageError for an empty name."""
     recipe = command.recipe
     if "out" in command.asked and not (command.run.out or "").strip():

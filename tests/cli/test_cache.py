@@ -61,3 +61,27 @@ def test_warnings_are_lines_of_the_display(folder, monkeypatch, capsys):
     for split in ("train", "heldout"):
         assert f"warning: the store small/stores/text/{split} is built anew: changed" in told.out
     assert "built anew" not in told.err
+
+
+def test_help_of_a_recipe_lists_its_flags_and_the_commands_own(capsys):
+    assert main(["cache", "--help"]) == 0
+    assert "spanloom cache RECIPE --help" in capsys.readouterr().out
+    assert main(["cache", "pretrain", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "usage: spanloom cache pretrain" in told
+    assert "--text" in told and "--workers INT|None" in told
+    assert "--fork" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--workers", "0"], "--workers 0: must be 1 or more"),
+        (["--workers", "two"], "must be a whole number or None"),
+        (["--workers"], "--workers takes a value"),
+        (["--fork", "x"], "unknown flag --fork"),
+    ],
+)
+def test_options_that_make_no_sense(words, said, capsys):
+    assert main(["cache", "pretrain", "--text", "a.txt", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from spanloom.cli.errors import UsageError
-from spanloom.cli.flags import parse
+from spanloom.cli.flags import Resuming, parse
 from spanloom.cli.recipe import Recipe, find
 from spanloom.settings.optimizer import Adafactor, AdamWRMS, Constant
 from spanloom.settings.serialize import SettingsError
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.short
 
 
 def command(*argv, recipe="quickstart"):
-    return parse(find(recipe), argv, f"spanloom train {recipe}")
+    return parse(find(recipe), argv, f"spanloom train {recipe}", Resuming)
 
 
 def run(*argv, recipe="quickstart"):
@@ -69,11 +69,28 @@ def test_kind_with_a_field_that_must_be_given():
 def test_switches():
     assert run("--log.tensorboard", "false").log.tensorboard is False
     assert run("--log.tensorboard", "no", "--log.tensorboard").log.tensorboard is True
-    assert command("--debug").resuming.debug is True
+    assert command("--debug").options.debug is True
 
 
 def test_unset():
     assert run("--optimizer.global-norm-clip", "None").optimizer.global_norm_clip is None
+
+
+def test_a_list_is_emptied_by_none(tmp_path):
+    """Of a recipe's own parameters and of the run's fields alike, whatever the type of the items."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from dataclasses import replace\nfrom spanloom.recipes.pretrain import recipe as base\n"
+        "def recipe(text: tuple[str, ...] = ('a',), sizes: tuple[int, ...] = (1, 2)):\n"
+        "    return replace(base(text=text, heldout=('h',)), name=f'n{sizes}')\n"
+    )
+    made = run("--text", "None", "--sizes=None", "--task.source.heldout-files", "None", recipe=str(path))
+    assert (made.task.source.files, made.task.source.heldout_files, made.name) == ((), (), "n()")
+    assert run("--text", "None", "b", recipe=str(path)).task.source.files == ("None", "b")
+    with pytest.raises(UsageError, match="--text takes a value"):
+        run("--text", recipe=str(path))
+    with pytest.raises(UsageError, match="--sizes 'None': must be a whole number"):
+        run("--sizes", "1", "None", recipe=str(path))
 
 
 def test_values_are_judged_by_the_kind_that_has_them():
@@ -87,8 +104,8 @@ def test_values_are_judged_by_the_kind_that_has_them():
 
 
 def test_resuming_flags():
-    made = command("--accept-change", "seed,batch_size", "--accept-change", "task", "--fork", "x").resuming
-    assert made.accept_change == ("seed", "batch_size", "task")
+    made = command("--accept-change", "seed,batch_size", "--accept-change", "task", "--fork", "x").options
+    assert made.accepted == ("seed", "batch_size", "task")
     assert made.fork == "x"
 
 
@@ -161,15 +178,17 @@ def test_parameters_of_a_recipe(tmp_path):
         "    made = replace(quickstart(), name='-'.join(letters) + kind, seed=count or 0)\n"
         "    return replace(made, steps=steps * (1 + twice), batch_size=steps)\n"
     )
-    made = parse(find(str(path)), ["--letters", "x", "y", "--letters", "z", "--count", "4", "--kind", "b"], "prog").run
+    made = parse(
+        find(str(path)), ["--letters", "x", "y", "--letters", "z", "--count", "4", "--kind", "b"], "prog", Resuming
+    ).run
     assert (made.name, made.seed, made.steps) == ("x-y-zb", 4, 30)
     # A parameter named like a field of the run: both get the value.
-    made = parse(find(str(path)), ["--letters", "x", "--steps", "5", "--twice"], "prog").run
+    made = parse(find(str(path)), ["--letters", "x", "--steps", "5", "--twice"], "prog", Resuming).run
     assert (made.steps, made.batch_size) == (5, 5)
-    made = parse(find(str(path)), ["--letters", "x", "--batch_size", "5"], "prog").run
+    made = parse(find(str(path)), ["--letters", "x", "--batch_size", "5"], "prog", Resuming).run
     assert made.batch_size == 5
     with pytest.raises(UsageError, match="--letters"):
-        parse(find(str(path)), ["--kind", "a"], "prog")
+        parse(find(str(path)), ["--kind", "a"], "prog", Resuming)
 
 
 def test_help_lists_every_field_with_meaning_and_default(capsys):

@@ -127,7 +127,7 @@ def test_what_a_value_may_be(hint, said):
 
 def test_defaults_as_they_are_typed():
     assert [shown(v) for v in (True, None, (), ("a b", "c"), "", 1e-3)] == [
-        *["true", "None", "none", "'a b' c", "''", "0.001"]
+        *["true", "None", "None", "'a b' c", "''", "0.001"]
     ]
 
 

@@ -1,7 +1,6 @@
 import pytest
 
-from spanloom.cli.errors import UsageError
-from spanloom.cli.tokens import Flag, merge_repeated, split, take
+from spanloom.cli.tokens import Flag, merge_repeated, split
 
 pytestmark = pytest.mark.short
 
@@ -31,12 +30,3 @@ def test_repeated_lists_are_joined_and_of_others_the_last_counts():
     flags = split(["--text", "a", "--steps", "1", "--text", "b", "c", "--steps", "2"])[1]
     merged = {f.name: f.values for f in merge_repeated(flags, ["text"])}
     assert merged == {"text": ("a", "b", "c"), "steps": ("2",)}
-
-
-def test_taking_flags_out():
-    flags = split(["--workers", "3"])[1]
-    assert take(flags, "workers") == "3"
-    assert take(flags, "workers", "1") == "1"
-    assert flags == []
-    with pytest.raises(UsageError, match="--n takes one value, not 2"):
-        take(split(["--n", "1", "2"])[1], "n")
