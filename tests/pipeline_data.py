@@ -36,9 +36,10 @@ def text_task(*files: str, heldout_share: float = 0.05, vocabulary=None, version
     return Task("text", source, vocabulary or Bytes(), SpanCorruption(**settings), version=version)
 
 
-def pair_task(*files: str, heldout_share: float = 0.0, **objective) -> Task:
-    """A supervised task on pair files, in bytes."""
-    return Task("pairs", PairFiles(files=files, heldout_share=heldout_share), Bytes(), Supervised(**objective))
+def pair_task(*files: str, heldout_share: float = 0.0, vocabulary=None, **objective) -> Task:
+    """A supervised task on pair files, in bytes unless told."""
+    source = PairFiles(files=files, heldout_share=heldout_share)
+    return Task("pairs", source, vocabulary or Bytes(), Supervised(**objective))
 
 
 def tiny_run(task: Task, *, seed: int = 0, vocab_size: int = 384) -> Run:

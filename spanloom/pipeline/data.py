@@ -12,6 +12,7 @@ from spanloom.pipeline.build import Progress
 from spanloom.pipeline.examples import DataError, Examples, PairExamples, SpanExamples, widths_of
 from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys
 from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
+from spanloom.pipeline.unknown_text import warn_of_unknown_text
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
 from spanloom.settings.task import SpanCorruption, Task
@@ -21,7 +22,6 @@ from spanloom.tasks.span_corruption import lengths_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
 
-_MANY_UNKNOWN = 0.02  # in T5's vocabulary English novels have 0.007%, German 0.08%, Swedish 2.8%, Russian 13%
 VOCABULARY = "vocabulary"
 PARTS = {"train": "the training text", "heldout": "the held-out text", VOCABULARY: "the vocabulary"}
 """What `Data.content` tells apart, in words."""
@@ -147,7 +147,7 @@ def open_data(
     stores: dict[str, Store] = {split: built[split] for split in directories}
     examples = _examples_of(task, stores, vocabulary)
     _check_enough(task, stores, examples)
-    _warn_of_unknown_text(task, stores["train"], warn)
+    warn_of_unknown_text(task, stores["train"], vocabulary, warn)
     parts = {
         split: Dataset(examples[split], seed=run.seed, task=task.name, store=store) for split, store in stores.items()
     }
@@ -200,17 +200,6 @@ def _check_enough(task: Task, stores: dict[str, Store], examples: dict[str, Exam
             f"the documents of the held-out part of task {task.name!r} have no token in this vocabulary: name other "
             "held-out files (task.source.heldout_files), or set task.source.heldout_share to 0 to train without"
         )
-
-
-def _warn_of_unknown_text(task: Task, store: Store, warn: Warn) -> None:
-    for name, counts in store.meta["counts"]["columns"].items():
-        share = counts["unknown"] / max(counts["tokens"], 1)
-        if share > _MANY_UNKNOWN:
-            what = "tokens" if name == "tokens" else f"tokens of the {name}"
-            warn(
-                f"{share:.1%} of the {what} of task {task.name!r} are unknown to its vocabulary and cannot be learned: "
-                "choose a vocabulary made for this text, or bytes, which know everything"
-            )
 
 
 def _directory_name(name: str) -> str:

@@ -83,7 +83,7 @@ def _note_share(source: Source, train: ReadReport, heldout: ReadReport, *, is_le
     share, of_text = source.heldout_share, heldout.bytes / (train.bytes + heldout.bytes)
     total = train.documents + heldout.documents
     if is_least:
-        why = f"none of the {total:,} documents fell into the share of {_percent(share)}, so the one nearest to it was taken"
+        why = f"none of the {total:,} documents fell into the share of {_percent(share)}, so the nearest one was taken"
     elif of_text > _FAR * share or of_text < share / _FAR:
         why = f"{_percent(share)} was asked for, a share of the documents: they are few, or of very different lengths"
     else:

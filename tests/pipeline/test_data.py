@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden_data import shared_dir
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pipeline_data import pair_task, sentences, text_task, tiny_run
@@ -12,7 +11,7 @@ from pipeline_data import pair_task, sentences, text_task, tiny_run
 from spanloom.pipeline.data import open_data
 from spanloom.pipeline.examples import DataError
 from spanloom.settings.task import PythonDocs, SpanCorruption, Task
-from spanloom.settings.vocabulary import Bytes, SentencePiece
+from spanloom.settings.vocabulary import Bytes
 
 
 @pytest.fixture(scope="module")
@@ -190,14 +189,6 @@ def test_more_spans_than_sentinels_are_refused_before_anything_is_built(tmp_path
     task = text_task(write_texts(sentences(50)), vocabulary=Bytes(sentinels="google"), inputs_length=512)
     refuse(tiny_run(task), tmp_path, "sentinel")
     assert not (tmp_path / "stores").exists()
-
-
-def test_a_vocabulary_that_does_not_know_the_text_is_said(tmp_path, write_texts, caplog):
-    model = shared_dir("data", "tokenizers", "t5", "spiece.model")
-    texts = [f"книга и вода {number} " * 20 for number in range(30)]
-    task = text_task(write_texts(texts), vocabulary=SentencePiece(str(model)))
-    open_data(tiny_run(task, vocab_size=32128), tmp_path)
-    assert "% of the tokens of task 'text' are unknown to its vocabulary" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["a/b", "../up", "glue:cola", "a b"])

@@ -143,7 +143,8 @@ def test_fingerprint_follows_the_files(tmp_path):
 
 def test_nothing_of_the_library_is_imported():
     code = (
-        "import sys\nfrom spanloom.tasks import python_docs\nfrom spanloom.tasks.read_report import ReadReport\nbefore = set(sys.modules)\n"
+        "import sys\nfrom spanloom.tasks import python_docs\nfrom spanloom.tasks.read_report import ReadReport\n"
+        "before = set(sys.modules)\n"
         "list(python_docs.read_python_docs(ReadReport()))\n"
         "new = {m for m in set(sys.modules) - before if not m.startswith(('encodings', '_sysconfigdata'))}\n"
         "assert not new, new\n"
