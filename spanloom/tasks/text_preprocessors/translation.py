@@ -11,40 +11,45 @@ from spanloom.tasks.text_preprocessors.languages import language_name
 
 
 @dataclass(frozen=True)
-class Translate:
-    """From an example with a field for each language: {"en": ..., "de": ...}."""
+class _LanguagePair:
+    """Two languages and what the prompt calls them."""
 
     source_language: str
-    """Code of the language, which is also its field: 'en', 'zh-cn'."""
+    """Code of the language: 'en', 'zh-cn'."""
     target_language: str
+    """Likewise."""
     source_name: str = ""
     """English name in the prompt; empty: that of the code."""
     target_name: str = ""
+    """Likewise."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for a language without a known name."""
-        _prompt(self)
+        _ = self.prompt
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the text."""
+        source = self.source_name or language_name(self.source_language)
+        target = self.target_name or language_name(self.target_language)
+        return f"translate {source} to {target}: "
+
+
+@dataclass(frozen=True)
+class Translate(_LanguagePair):
+    """From an example with a field for each language, named by its code: {"en": ..., "de": ...}."""
 
     def __call__(self, example: Example) -> dict[str, Any]:
         """Raises FieldError for missing fields."""
         inputs = fields.text(example, self.source_language)
-        return {"inputs": _prompt(self) + inputs, "targets": fields.text(example, self.target_language)}
+        return {"inputs": self.prompt + inputs, "targets": fields.text(example, self.target_language)}
 
 
 @dataclass(frozen=True)
-class MultiTranslate:
+class MultiTranslate(_LanguagePair):
     """From an example with its languages in lists, as in ted_multi_translate: {"translations": {"language": [...],
     "translation": [...]}}. One without both languages gives nothing.
     """
-
-    source_language: str
-    target_language: str
-    source_name: str = ""
-    target_name: str = ""
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for a language without a known name."""
-        _prompt(self)
 
     def __call__(self, example: Example) -> Iterator[dict[str, Any]]:
         """Raises FieldError for missing fields, and for lists of different lengths."""
@@ -55,11 +60,5 @@ class MultiTranslate:
             raise FieldError(what, "Leave such examples out", "languages and translations differ")
         by_language = dict(zip(reversed(languages), reversed(translations), strict=True))  # the first of a language
         if self.source_language in by_language and self.target_language in by_language:
-            inputs = _prompt(self) + by_language[self.source_language]
+            inputs = self.prompt + by_language[self.source_language]
             yield {"inputs": inputs, "targets": by_language[self.target_language]}
-
-
-def _prompt(pair: Translate | MultiTranslate) -> str:
-    source = pair.source_name or language_name(pair.source_language)
-    target = pair.target_name or language_name(pair.target_language)
-    return f"translate {source} to {target}: "
