@@ -7,13 +7,16 @@ from typing import Any
 
 from spanloom.pipeline.data import PARTS, Data
 from spanloom.settings.compare import changes, within
+from spanloom.settings.kinds import kind_name
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.settings.task import SpanCorruption
+from spanloom.settings.vocabulary import Bytes
 from spanloom.training.checkpoints import Facts
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.progress import Display, amount, times
 from spanloom.training.same_data import TEXT_SETTINGS
+from spanloom.vocabularies.vocabulary import Vocabulary
 
 MOST_EPOCHS = 4
 """So often may text be repeated in pretraining with little loss against new text (Muennighoff et al. 2023)."""
@@ -31,6 +34,7 @@ def say_data(display: Display, run: Run, data: Data) -> None:
         f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size} are {times(epochs)} epochs"
     )
     _warn_of_repeats(display, run, data.train.num_examples)
+    _warn_of_idle_rows(display, run, data.vocabulary)
 
 
 def _warn_of_repeats(display: Display, run: Run, examples: int) -> None:
@@ -49,13 +53,31 @@ def _warn_of_repeats(display: Display, run: Run, examples: int) -> None:
         )
 
 
+def _warn_of_idle_rows(display: Display, run: Run, vocabulary: Vocabulary) -> None:
+    """That most of the embedding is for ids that never come: the model's size was made for another vocabulary."""
+    ids = max(vocabulary.size, *(sentinel + 1 for sentinel in vocabulary.sentinels), 1)
+    idle = run.model.vocab_size - ids
+    if run.start or idle <= ids:
+        return  # weights that exist have the rows that they have
+    numbers = idle * run.model.d_model * (1 if run.model.tie_embeddings else 2)
+    named = " or a size made for bytes (--model byt5_small)" if isinstance(run.task.vocabulary, Bytes) else ""
+    display.warn(
+        f"the vocabulary has {ids:,} ids and the embedding {run.model.vocab_size:,} rows: {idle:,} of them are never "
+        f"used ({amount(numbers)} parameters with the head). Take --model.vocab-size {-(-ids // 128) * 128}{named}"
+    )
+
+
 def say_model(display: Display, run: Run, parameters: int) -> None:
-    """The model's size."""
+    """The model's size, and how it is trained."""
     model = run.model
     display.say(
         f"model: {model.name}, {amount(parameters)} parameters; {model.num_encoder_layers} + "
         f"{model.num_decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of "
         f"{model.d_kv}, V = {model.vocab_size}, {model.dtype}"
+    )
+    display.say(
+        f"optimizer: {kind_name(type(run.optimizer))}, learning rate {run.optimizer.learning_rate:g}, "
+        f"{kind_name(type(run.schedule))} schedule, dropout {model.dropout:g}"
     )
 
 

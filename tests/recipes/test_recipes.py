@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from spanloom.cli.recipe import find
+from spanloom.model.sizes import named
 from spanloom.recipes import shipped, summary
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import from_json, to_json
@@ -24,6 +25,7 @@ def test_every_recipe_makes_a_run_that_holds_together(name):
     assert from_json(to_json(resolved)) == resolved
     assert run.name == name
     assert run.out is None
+    assert run.model == named(run.model.name), "a name stands for one size"
 
 
 @pytest.mark.parametrize("name", list(shipped()))

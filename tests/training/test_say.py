@@ -5,8 +5,11 @@ from types import SimpleNamespace
 import pytest
 from tiny_training import tiny_run
 
+from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.task import PairFiles, Supervised
-from spanloom.training.say import say_data
+from spanloom.settings.vocabulary import Bytes
+from spanloom.training.say import say_data, say_model
+from spanloom.vocabularies.build import build
 
 pytestmark = pytest.mark.short
 
@@ -21,7 +24,8 @@ class Heard:
 
 def data_of(examples):
     train = SimpleNamespace(num_examples=examples)
-    return SimpleNamespace(train=train, heldout=None, reports={}, lengths={"encoder": 32, "decoder": 9})
+    lengths = {"encoder": 32, "decoder": 9}
+    return SimpleNamespace(train=train, heldout=None, reports={}, lengths=lengths, vocabulary=build(Bytes()))
 
 
 def heard(run, examples):
@@ -58,3 +62,19 @@ def test_many_epochs_are_written_out():
 
 def test_fine_tuning_reads_pairs_many_times():
     assert heard(replace(PAIRS, batch_size=10, steps=1000), 100).warned == []
+
+
+def test_an_embedding_made_for_another_vocabulary_is_said():
+    wide = replace(TEXT, model=replace(TEXT.model, vocab_size=32128), batch_size=1)
+    (warning,) = heard(wide, 100).warned
+    assert "384 ids and the embedding 32,128 rows: 31,744 of them are never used (1.02 M parameters" in warning
+    assert "--model.vocab-size 384 or a size made for bytes (--model byt5_small)" in warning
+    assert heard(replace(wide, start="runs/a"), 100).warned == []
+    assert heard(replace(TEXT, model=replace(TEXT.model, vocab_size=768), batch_size=1), 100).warned == []
+    assert heard(replace(TEXT, model=replace(TEXT.model, vocab_size=769), batch_size=1), 100).warned != []
+
+
+def test_how_a_run_learns_is_said():
+    display = Heard()
+    say_model(display, replace(TEXT, optimizer=Adafactor(learning_rate=0.01)), 1000)
+    assert display.said[-1] == "optimizer: adafactor, learning rate 0.01, constant schedule, dropout 0.1"
