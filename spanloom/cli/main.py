@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -25,7 +26,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood."""
+    """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     _replace_closed_streams()
     debug = debugging(words)
@@ -34,7 +35,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _reader_gone(words)
     except (KeyboardInterrupt, Exception) as error:
+        if argv is None and isinstance(error, KeyboardInterrupt):
+            _end_at_the_next_ctrl_c()
         return report(error, debug)
+    finally:
+        if argv is None:
+            _end_at_the_next_ctrl_c()
+
+
+def _end_at_the_next_ctrl_c() -> None:
+    """The command is over: a Ctrl-C while its process takes its leave ends that at once, without a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _carry_out(words: list[str]) -> int:

@@ -79,8 +79,8 @@ def prepare(
                 _refuse(found, accepted, directory)
         elif checkpoint is not None:
             raise CommandError(
-                f"{directory} holds checkpoints, but no {RUN_FILE}; restore that file, give another --out or, if it is an "
-                "unfinished fork, that command with --fork again"
+                f"{directory} holds checkpoints, but no {RUN_FILE}; restore that file, give another --out or, if it is "
+                "an unfinished fork, that command with --fork again"
             )
         start = Start(
             directory, run, None if checkpoint is None else int(checkpoint.name), tuple(found), tuple(accepted)
@@ -120,8 +120,8 @@ def _refuse_fewer_steps(old: Run, run: Run, directory: Path, step: int) -> None:
     if run.steps < step:
         own = f" (spanloom train {directory} goes on with the {old.steps:,} it has)" if old.steps >= step else ""
         raise CommandError(
-            f"{directory} has done {step:,} steps, and {run.steps:,} are asked for; steps count from a run's beginning. "
-            f"Give --steps {step} or more{own}, or train a shorter run in a new directory with --out NEW_DIR"
+            f"{directory} has done {step:,} steps, and {run.steps:,} are asked for; steps count from a run's "
+            f"beginning. Give --steps {step} or more{own}, or train a shorter run in a new directory with --out NEW_DIR"
         )
 
 

@@ -73,8 +73,7 @@ def start_run(command: Command[Resuming], words: Sequence[str]) -> None:
     from spanloom.training.loop import train as train_loop
 
     if not train_loop(start.run, start.directory, accepted=start.accepted, workers=default_workers()):
-        print("stopped; the same command goes on", flush=True)
-        return
+        return  # stopped, and said so
     from spanloom.cli.closing import close_run
 
     close_run(start.run, start.directory)

@@ -96,6 +96,8 @@ def train(
         # 3. `start` names a Hugging Face folder: likewise.
         # 4. Otherwise random weights, drawn from the seed.
         # 5. What is damaged or does not fit is an error, never passed over for the next in this order.
+        # From here on a signal waits: an exception that breaks into JAX's tracing can crash Python as it ends.
+        stack.enter_context(stop.deferred())
         first_step, position = 0, 0
         least, most = expected_initial_loss(run.model)
         if checkpoint:
@@ -113,6 +115,7 @@ def train(
         else:
             state = fresh_state(jax.jit(lambda key: initialize(specs, key))(jax.random.key(run.seed)), optimizer)
         state = jax.device_put(state, device)
+        stop.check()
         write_run(run, directory)  # not before: settings that fail with their data bind nobody
         metrics_file = MetricsFile(directory / METRICS_FILE, first_step)
         stack.callback(metrics_file.close)
@@ -131,9 +134,9 @@ def train(
         if cache:
             seal_entries(cache)
             stack.callback(seal_entries, cache)
+        stop.check()
 
-        # ---- Open what the run writes; from here on a signal waits for the step to end -------------------------------
-        stack.enter_context(stop.deferred())
+        # ---- Open what the run writes --------------------------------------------------------------------------------
         tensorboard = [TensorBoard(directory / TENSORBOARD, first_step)] if run.log.tensorboard else []
         logger = Loggers(metrics_file, *tensorboard)
         stack.callback(logger.close)
@@ -174,8 +177,7 @@ def train(
         # ---- Train, check the first loss, evaluate, save -------------------------------------------------------------
         if first_step and (first_step % run.eval.every == 0 or first_step >= run.steps):
             evaluate(first_step, checkpoint)  # if it was interrupted
-        if stop.requested:
-            raise Stopped
+        stop.check()
         display.begin(first_step, run.steps)
         batches = prefetch(
             lambda step: data.train.batch(position + (step - first_step) * run.batch_size, run.batch_size),
@@ -221,8 +223,9 @@ def train(
                 break
 
         # Leaving the block waits for the last save; a signal may come until then.
-    if step is not None:
-        return step >= run.steps and not stop.requested
-    # Only `Stopped` leads here: the signal came before there was anything new to save.
-    display.say("stopped before the first step; the same command begins again where this one was")
-    return False
+    if step is None:  # `Stopped` led here: the signal came before there was anything new to save
+        display.say("stopped before the first step; the same command begins again where this one was")
+        return False
+    if stop.requested:
+        display.say(f"stopped after step {step:,}, which is saved; the same command goes on")
+    return step >= run.steps and not stop.requested

@@ -29,6 +29,11 @@ class StopRequest:
         """True from the first signal on."""
         return self.signal_name is not None
 
+    def check(self) -> None:
+        """Raises `Stopped` if a stop was asked for."""
+        if self.requested:
+            raise Stopped(self.signal_name)
+
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
         """Inside, a signal is only noted: the caller looks at `requested` where it is safe to stop."""
@@ -41,14 +46,15 @@ class StopRequest:
     def until_requested(self, items: Iterable[Item]) -> Iterator[Item]:
         """`items`, until a stop is asked for; then `Stopped` is raised."""
         for item in items:
-            if self.requested:
-                raise Stopped(self.signal_name)
+            self.check()
             yield item
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
         if self.requested:
             # The user asked twice. Threads may be in the middle of a write; a torn one never passes for a whole one.
+            with contextlib.suppress(OSError):
+                os.write(2, b"\nspanloom: ended at once; the same command goes on from the last checkpoint\n")
             os._exit(EXIT_AT_ONCE)
         self.signal_name = signal.Signals(number).name
         if not self._deferred:

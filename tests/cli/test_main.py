@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -218,3 +219,35 @@ def test_version(capsys):
 def test_what_the_file_system_refuses_comes_with_a_fix(error, message, capsys):
     assert report(error, debug=False) == 1
     assert message in capsys.readouterr().err
+
+
+LEAVING = """
+import atexit, sys, time
+from spanloom.cli import main as command
+
+def leave():
+    print("leaving", flush=True)
+    time.sleep(60)
+
+def interrupted(words):
+    raise KeyboardInterrupt
+
+atexit.register(leave)
+if sys.argv[1] == "interrupted":
+    command._carry_out = interrupted
+sys.exit(command.main())
+"""
+
+
+@pytest.mark.parametrize("word", ["--version", "interrupted"])
+def test_ctrl_c_at_the_end_is_no_traceback(word):
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEAVING, word], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    for line in process.stdout:
+        if line == "leaving\n":
+            break
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT  # which shells call 130
+    assert errors == ("spanloom: interrupted\n" if word == "interrupted" else "")

@@ -225,9 +225,11 @@ def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_pat
         return original(step, params, batches)
 
     monkeypatch.setattr(loop, "heldout_metrics", interrupted)
-    finished, _ = train(run_of(text, 10), tmp_path)
+    finished, output = train(run_of(text, 10), tmp_path)
     assert not finished
     assert latest(tmp_path).name == {1: "4", 3: "10"}[at]
+    assert f"stopped after step {latest(tmp_path).name}, which is saved; the same command goes on" in output
+    assert "stopped before" not in output
     finished, output = train(run_of(text, 10), tmp_path)
     assert not finished
     assert "stopped before the first step" in output
@@ -238,6 +240,26 @@ def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_pat
     measured = {step: read_facts(tmp_path / "checkpoints" / str(step)).heldout_loss for step in (4, 8, 10)}
     assert measured == {step: losses(tmp_path)["eval", step] for step in (4, 8, 10)}
     assert open_checkpoint(tmp_path, "best").name == open_checkpoint(trained[0], "best").name
+
+
+@pytest.mark.parametrize("where", ["initialize", "make_train_step"])
+def test_a_stop_breaks_into_no_tracing(text, tmp_path, monkeypatch, where):
+    """An exception out of a signal's handler, while JAX traces or compiles, crashes Python when the process ends."""
+    original, unbroken = getattr(loop, where), []
+
+    def stopped(*arguments):
+        if not unbroken:
+            os.kill(os.getpid(), signal.SIGINT)
+        made = original(*arguments)
+        unbroken.append(where)
+        return made
+
+    monkeypatch.setattr(loop, where, stopped)
+    finished, output = train(run_of(text, 4), tmp_path)
+    assert not finished
+    assert unbroken
+    assert "stopped before the first step" in output
+    assert not (tmp_path / "metrics.jsonl").exists() or not events(tmp_path)
 
 
 def test_a_stop_during_the_last_save_is_not_forgotten(text, tmp_path, monkeypatch):

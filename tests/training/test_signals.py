@@ -67,3 +67,4 @@ def test_the_second_signal_ends_the_process_at_once():
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout) == (EXIT_AT_ONCE, "one\n")
+    assert result.stderr == "\nspanloom: ended at once; the same command goes on from the last checkpoint\n"
