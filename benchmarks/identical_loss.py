@@ -1,6 +1,6 @@
 """Does this tree compute the very same losses as another revision? The proof that a refactor changes nothing.
 
-    .venv/bin/python benchmarks/identical_loss.py [REVISION] [--steps 20]
+    .venv/bin/python benchmarks/identical_loss.py [REVISION] [--steps 20] [--cases CASE ...]
 
 Trains a small fixed model on fixed synthetic data, scanned and unrolled, packed and with dropout, in this tree and in
 a worktree of REVISION (default HEAD, that is: without what is uncommitted), and compares every loss and gradient norm
@@ -30,7 +30,7 @@ from spanloom.settings.run import Loss
 from spanloom.training.state import fresh_state
 from spanloom.training.step import make_train_step
 
-STEPS = int(sys.argv[1])
+STEPS, CHOSEN = int(sys.argv[1]), sys.argv[2:]
 BASE = Model(vocab_size=384, d_model=64, d_ff=160, num_heads=4, d_kv=16, num_encoder_layers=2, num_decoder_layers=2)
 CASES = {
     "scanned": (BASE, False),
@@ -58,7 +58,7 @@ def batch(step, packed):
     return fields
 
 result = {}
-for name, (model, packed) in CASES.items():
+for name, (model, packed) in ((name, CASES[name]) for name in CHOSEN or CASES):
     specs = declare(model)
     optimizer = build(Adafactor(), Rsqrt(warmup_steps=100), specs)
     state = fresh_state(jax.jit(lambda key: initialize(specs, key))(jax.random.key(0)), optimizer)
@@ -74,11 +74,11 @@ print(json.dumps(result))
 Losses = dict[str, list[list[str]]]
 
 
-def train(tree: Path, steps: int) -> Losses:
-    """Loss and gradient norm of every step of every case, as hexadecimal floats."""
+def train(tree: Path, steps: int, cases: list[str]) -> Losses:
+    """Loss and gradient norm of every step of the cases (all, if none is named), as hexadecimal floats."""
     env = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(tree), "JAX_ENABLE_COMPILATION_CACHE": "false"}
     done = subprocess.run(
-        [sys.executable, "-c", TRAIN, str(steps)], cwd=tree, env=env, stdout=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-c", TRAIN, str(steps), *cases], cwd=tree, env=env, stdout=subprocess.PIPE, text=True
     )
     if done.returncode:
         raise SystemExit(f"training in {tree} failed; its error is above")
@@ -106,25 +106,26 @@ def git(*argv: str) -> str:
     return subprocess.run(["git", *argv], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def compare_with(revision: str, steps: int) -> list[str]:
+def compare_with(revision: str, steps: int, cases: list[str]) -> list[str]:
     """Train in a worktree of `revision` and here; returns what differs."""
     with tempfile.TemporaryDirectory(prefix="identical_loss_") as folder:
         tree = Path(folder) / "tree"
         git("worktree", "add", "--detach", str(tree), revision)
         try:
-            theirs = train(tree, steps)
+            theirs = train(tree, steps, cases)
         finally:
             git("worktree", "remove", "--force", str(tree))
-    return differences(train(ROOT, steps), theirs)
+    return differences(train(ROOT, steps, cases), theirs)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("revision", nargs="?", default="HEAD")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--cases", nargs="+", default=[], help="of the models below CASES; all unless named")
     args = parser.parse_args()
     commit = git("rev-parse", "--short", args.revision)
-    found = compare_with(args.revision, args.steps)
+    found = compare_with(args.revision, args.steps, args.cases)
     print("\n".join(found) or f"identical to {commit}: every loss and gradient norm of {args.steps} steps, bit for bit")
     return 1 if found else 0
 

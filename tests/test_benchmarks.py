@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,34 @@ def test_each_says_what_it_does(script: str) -> None:
     ended = run(sys.executable, str(BENCHMARKS / script), "--help")
     assert ended.returncode == 0, ended.stderr
     assert "usage:" in ended.stdout and len(ended.stdout) > 200
+
+
+# Every script at its smallest, and what it then says. Those of the training step build T5 1.1 small or need a GPU: the
+# worker that they share runs below, on a tiny model.
+SMALLEST = {
+    "cli.py": (["--repeat", "1"], "spanloom recipes"),
+    "data.py": (["--quick", "--text", "TEXT"], "store to batch"),
+    "identical_loss.py": (["HEAD", "--steps", "1", "--cases", "scanned"], "identical to|scanned: differs from step"),
+    "mixing.py": (["--tasks", "10", "--repeats", "1"], "10 tasks: .* million draws per CPU second"),
+    "packing.py": (["--rows", "128", "--repeats", "1", "--tasks", "3"], "3 tasks, targets of median 60: .* rows"),
+    "span_corruption.py": (["--blocks", "8"], "ByT5 1024/189 .* examples"),
+}
+
+
+def test_every_script_has_a_smallest_run() -> None:
+    assert {*SMALLEST, "gpu.py", "train_step.py"} == set(SCRIPTS)
+
+
+@pytest.mark.parametrize("script", list(SMALLEST))
+def test_each_runs_at_its_smallest(script: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("".join(f"line {number} of a text, of some words\n" for number in range(2000)))
+    words, said = SMALLEST[script]
+    words = [str(tmp_path / "text.txt") if word == "TEXT" else word for word in words]
+    if script == "identical_loss.py" and not (BENCHMARKS.parent / ".git").exists():
+        pytest.skip("there is no other revision to compare with")
+    ended = run(sys.executable, str(BENCHMARKS / script), *words)
+    assert re.search(said, ended.stdout), ended.stdout + ended.stderr
+    assert ended.returncode == ("differs from" in ended.stdout), ended.stderr
 
 
 @pytest.mark.parity
