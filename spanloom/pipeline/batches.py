@@ -42,16 +42,21 @@ def to_batch(block: Block, bos_id: int = 0) -> Batch:
     with `bos_id` first; decoder_loss_weights (N, T), 1 at each real target token.
     """
     targets_NxT = block.targets
-    shifted_NxT = np.empty_like(targets_NxT)
-    shifted_NxT[:, :1] = bos_id
-    shifted_NxT[:, 1:] = targets_NxT[:, :-1]
     weights_NxT = np.arange(targets_NxT.shape[1]) < block.target_lengths[:, None]
     return {
         "encoder_input_tokens": block.inputs,
         "decoder_target_tokens": targets_NxT,
-        "decoder_input_tokens": shifted_NxT,
+        "decoder_input_tokens": shifted_right(targets_NxT, bos_id),
         "decoder_loss_weights": weights_NxT.astype(np.int32),
     }
+
+
+def shifted_right(targets_NxT: np.ndarray, bos_id: int) -> np.ndarray:
+    """Each row moved to the right by one, (N, T): `bos_id` first, the last id gone."""
+    shifted_NxT = np.empty_like(targets_NxT)
+    shifted_NxT[:, :1] = bos_id
+    shifted_NxT[:, 1:] = targets_NxT[:, :-1]
+    return shifted_NxT
 
 
 def join_batches(batches: Sequence[Batch]) -> Batch:

@@ -21,9 +21,9 @@ from spanloom.pipeline.fingerprint import make_probes
 from spanloom.pipeline.groups import Group, groups_of
 from spanloom.pipeline.meta import read_meta, total_counts, write_meta
 from spanloom.pipeline.publish import building, publish, refuse_foreign_directory
-from spanloom.pipeline.rows import columns_of
-from spanloom.pipeline.shard_maker import Count, Entry, ShardMaker
+from spanloom.pipeline.shard_maker import Count, ShardEntry, ShardMaker
 from spanloom.pipeline.shards import DamagedStoreError
+from spanloom.pipeline.tokenization import columns_of
 from spanloom.settings.task import Task
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.read_report import ReadReport
@@ -63,7 +63,7 @@ Progress = Callable[[BuildProgress], object]
 
 
 @dataclass(frozen=True)
-class Part:
+class StoreToBuild:
     """One store to build: that of one part of a task's data."""
 
     split: Split
@@ -79,7 +79,7 @@ class Part:
 def build_stores(
     task: Task,
     vocabulary: Vocabulary,
-    parts: Sequence[Part],
+    parts: Sequence[StoreToBuild],
     *,
     shard_bytes: int,
     workers: int,
@@ -94,7 +94,7 @@ def build_stores(
     for part in parts:
         refuse_foreign_directory(part.directory)
         _prepare(part, makers[part.split])
-    entries: dict[Split, dict[int, Entry]] = {part.split: {} for part in parts}
+    entries: dict[Split, dict[int, ShardEntry]] = {part.split: {} for part in parts}
     probes: dict[Split, list[dict[str, Any]]] = {part.split: [] for part in parts}
 
     def groups() -> Iterator[Group]:
@@ -112,7 +112,7 @@ def build_stores(
     meter.tell(finished=True)
 
 
-def _prepare(part: Part, maker: ShardMaker) -> None:
+def _prepare(part: StoreToBuild, maker: ShardMaker) -> None:
     """Keeps what an interrupted build of the very same store left, and nothing else."""
     wanted = json.dumps(part.fingerprint, sort_keys=True).encode()
     known = maker.building / "fingerprint.json"
@@ -125,7 +125,7 @@ def _prepare(part: Part, maker: ShardMaker) -> None:
         _take_over_old_shards(part, maker)
 
 
-def _take_over_old_shards(part: Part, maker: ShardMaker) -> None:
+def _take_over_old_shards(part: StoreToBuild, maker: ShardMaker) -> None:
     """Offers the shards of the store that is replaced: those whose text is still the same need no new work."""
     try:
         old = read_meta(part.directory)
@@ -145,7 +145,9 @@ def _without_source(fingerprint: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fingerprint.items() if key != "source"}
 
 
-def _publish(part: Part, task: Task, maker: ShardMaker, made: dict[int, Entry], probes: list[dict[str, Any]]) -> None:
+def _publish(
+    part: StoreToBuild, task: Task, maker: ShardMaker, made: dict[int, ShardEntry], probes: list[dict[str, Any]]
+) -> None:
     entries = [made[number] for number in range(len(made))]
     meta = {
         "fingerprint": part.fingerprint,
@@ -166,7 +168,7 @@ def _publish(part: Part, task: Task, maker: ShardMaker, made: dict[int, Entry], 
 class _Meter:
     """Counts what is done, and tells."""
 
-    def __init__(self, task: Task, parts: Sequence[Part], progress: Progress | None) -> None:
+    def __init__(self, task: Task, parts: Sequence[StoreToBuild], progress: Progress | None) -> None:
         self._name = task.name
         self._splits = " and ".join(part.split for part in parts)
         self._progress = progress

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from spanloom.pipeline.groups import Group
-from spanloom.pipeline.shard_maker import Count, Entry, ShardMaker
+from spanloom.pipeline.shard_maker import Count, ShardEntry, ShardMaker
 from spanloom.tasks.heldout import Split
 
 MOST_WORKERS = 16
@@ -28,7 +28,7 @@ MOST_WORKERS = 16
 _MADE_HERE = 2  # shards of a part: 64 MiB
 _SECONDS_TO_END = 10.0
 
-Shard = tuple[Split, int, Entry]
+Shard = tuple[Split, int, ShardEntry]
 """Part, number and description of a shard that is whole on disk."""
 Tell = Callable[[Count], object]
 

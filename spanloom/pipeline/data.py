@@ -16,8 +16,9 @@ from spanloom.pipeline.unknown_text import warn_of_unknown_text
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
 from spanloom.settings.task import SpanCorruption, Task
+from spanloom.tasks.heldout import Split
 from spanloom.tasks.read_report import ReadReport
-from spanloom.tasks.sources import Split, check_heldout, has_heldout
+from spanloom.tasks.sources import check_heldout, has_heldout
 from spanloom.tasks.span_corruption import lengths_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.pipeline.rows import columns_of, encode, separator_of
+from spanloom.pipeline.tokenization import columns_of, encode, separator_of
 from spanloom.settings.task import SpanCorruption, Task
-from spanloom.tasks.rows import Columns
+from spanloom.tasks.documents import Documents
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 FORMAT = 3
@@ -63,7 +63,7 @@ def changes(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def make_probes(task: Task, vocabulary: Vocabulary, documents: Columns) -> list[dict[str, Any]]:
+def make_probes(task: Task, vocabulary: Vocabulary, documents: Documents) -> list[dict[str, Any]]:
     """The beginnings of the first documents with a hash of the ids they give: a hash of code would miss closures."""
     probes = []
     first = ([_beginning(text) for text in texts[:NUM_PROBES]] for texts in documents.values())

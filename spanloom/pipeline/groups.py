@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from spanloom.tasks.documents import Documents
 from spanloom.tasks.heldout import Split
-from spanloom.tasks.rows import Columns
 
 _END = b"\xff"  # which no UTF-8 has
 _HASHED = 256  # documents hashed at a time: enough for short ones, few enough for long ones
@@ -20,7 +20,7 @@ class Group:
 
     split: Split
     number: int
-    documents: Columns
+    documents: Documents
     text_bytes: int
 
     @property
@@ -38,7 +38,7 @@ class Group:
                 digest.update(_END)
         return digest.hexdigest()
 
-    def pieces(self, size: int) -> Iterator[Columns]:
+    def pieces(self, size: int) -> Iterator[Documents]:
         """The documents some at a time, about `size` bytes of text each."""
         sizes = sum(np.fromiter(map(len, texts), np.int64, len(texts)) for texts in self.documents.values())
         ends = np.searchsorted(np.cumsum(sizes), np.arange(size, self.text_bytes, size)) + 1
@@ -57,10 +57,10 @@ class _Collector:
         self._begin()
 
     def _begin(self) -> None:
-        self._documents: Columns = {}
+        self._documents: Documents = {}
         self._size = 0
 
-    def add(self, documents: Columns) -> Iterator[Group]:
+    def add(self, documents: Documents) -> Iterator[Group]:
         """Takes documents in; the groups that they complete."""
         size = sum(sum(map(len, texts)) for texts in documents.values())
         if self._size + size < self._shard_bytes:
@@ -74,7 +74,7 @@ class _Collector:
             if self._size >= self._shard_bytes:
                 yield from self.end()
 
-    def _take(self, documents: Columns, size: int) -> None:
+    def _take(self, documents: Documents, size: int) -> None:
         for field, texts in documents.items():
             self._documents.setdefault(field, []).extend(texts)
         self._size += size
@@ -89,7 +89,7 @@ class _Collector:
         yield group
 
 
-def groups_of(parts: Iterable[tuple[Split, Columns]], shard_bytes: int) -> Iterator[Group]:
+def groups_of(parts: Iterable[tuple[Split, Documents]], shard_bytes: int) -> Iterator[Group]:
     """The groups of each part, numbered from 0: a group ends where its text reaches `shard_bytes`.
 
     A document that is as long by itself has a group of its own.

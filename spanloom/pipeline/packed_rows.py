@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from spanloom.pipeline.batches import Batch, Block, to_batch
+from spanloom.pipeline.batches import Batch, shifted_right
 from spanloom.pipeline.shards import Ragged, ragged
 
 IntArray = npt.NDArray[np.integer]
@@ -25,20 +25,15 @@ def encoder_decoder_rows(
     Inputs and targets end as the task has it (end of sequence included). encoder_input_tokens; decoder_target_tokens;
     decoder_input_tokens, each segment's targets shifted right with `bos_id` first; decoder_loss_weights, 1 at each
     target token; packed rows also have {encoder,decoder}_segment_ids, from 1 in order of the row's examples, and
-    {encoder,decoder}_positions, from 0 in each segment. Padding is 0.
+    {encoder,decoder}_positions, from 0 in each segment. Padding is 0, but for the last target that the shift moves into
+    it where rows are not packed.
     Raises ValueError, with their number and the longest, if rows are longer than a slot.
     """
     encoder, decoder = (_Places(part, slot, rows) for part, slot in zip((inputs, targets), slots, strict=True))
-    inputs_NxS, targets_NxT = encoder.put(inputs.values), decoder.put(targets.values)
-    if rows is None:
-        return to_batch(Block(inputs_NxS, targets_NxT, np.diff(targets.offsets)), bos_id)
     return {
-        "encoder_input_tokens": inputs_NxS,
-        "decoder_target_tokens": targets_NxT,
-        "decoder_input_tokens": decoder.put(_shifted(targets, bos_id)),
-        "decoder_loss_weights": decoder.put(1),
-        **encoder.segments("encoder"),
-        **decoder.segments("decoder"),
+        "encoder_input_tokens": encoder.put(inputs.values),
+        **({} if rows is None else encoder.segments("encoder")),
+        **_decoder_fields(decoder, targets, bos_id, decoder.put(1)),
     }
 
 
@@ -94,21 +89,17 @@ def rows_of(rows: Sequence[npt.ArrayLike]) -> Ragged:
 
 
 def _decoder_fields(places: "_Places", tokens: Ragged, bos_id: int, weights_NxT: IntArray) -> Batch:
+    targets_NxT = places.put(tokens.values)
+    inputs_NxT = shifted_right(targets_NxT, bos_id)
+    if places.rows is not None:
+        is_first_NxT, is_token_NxT = places.put(places.within_K == 0), places.put(1)
+        inputs_NxT = np.where(is_first_NxT, bos_id, inputs_NxT * is_token_NxT).astype(np.int32)
     return {
-        "decoder_target_tokens": places.put(tokens.values),
-        "decoder_input_tokens": places.put(_shifted(tokens, bos_id)),
+        "decoder_target_tokens": targets_NxT,
+        "decoder_input_tokens": inputs_NxT,
         "decoder_loss_weights": weights_NxT,
         **({} if places.rows is None else places.segments("decoder")),
     }
-
-
-def _shifted(tokens: Ragged, bos_id: int) -> IntArray:
-    """Each example's tokens moved to the right by one, (K,) int32: `bos_id` first, the last one gone."""
-    shifted_K = np.empty(len(tokens.values), np.int32)
-    shifted_K[1:] = tokens.values[:-1]
-    starts_E = tokens.offsets[:-1]
-    shifted_K[starts_E[starts_E < tokens.offsets[1:]]] = bos_id
-    return shifted_K
 
 
 class _Places:

@@ -13,16 +13,16 @@ import numpy as np
 from spanloom.pipeline.durable import write_file
 from spanloom.pipeline.groups import Group
 from spanloom.pipeline.meta import check_file, shard_entry
-from spanloom.pipeline.rows import columns_of, encode
 from spanloom.pipeline.shards import Ragged, RaggedBuilder, read_shard, token_dtype, write_shard
+from spanloom.pipeline.tokenization import columns_of, encode
 from spanloom.settings.task import Task
-from spanloom.tasks.rows import Columns
+from spanloom.tasks.documents import Documents
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 _ENCODE_BYTES = 2**20
 _RECHECKED_EXAMPLES = 16
 
-Entry = dict[str, Any]
+ShardEntry = dict[str, Any]
 """The description of a whole shard, see `spanloom.pipeline.meta.shard_entry`."""
 
 
@@ -56,7 +56,7 @@ class ShardMaker:
         name = f"shard-{number:05d}"
         return self.building / "store" / f"{name}.arrow", self.building / "entries" / f"{name}.json"
 
-    def make(self, group: Group, tell: Callable[[Count], object]) -> Entry:
+    def make(self, group: Group, tell: Callable[[Count], object]) -> ShardEntry:
         """The description of the group's shard, which is whole on disk. Raises StorageError on a full disk."""
         text_hash = group.text_hash()
         found = self._found(group, text_hash)
@@ -79,15 +79,15 @@ class ShardMaker:
         self.describe(entry_path, entry)
         return entry
 
-    def describe(self, path: Path, entry: Entry) -> None:
+    def describe(self, path: Path, entry: ShardEntry) -> None:
         """Writes a shard's description."""
         write_file(path, functools.partial(_write_json, entry))
 
-    def _found(self, group: Group, text_hash: str) -> Entry | None:
+    def _found(self, group: Group, text_hash: str) -> ShardEntry | None:
         """The description of a whole shard of these very documents that an interrupted build left."""
         path, entry_path = self.paths(group.number)
         try:
-            entry: Entry = json.loads(entry_path.read_bytes())
+            entry: ShardEntry = json.loads(entry_path.read_bytes())
             if entry["text_sha256"] != text_hash:
                 return None
             check_file(path, entry, checksum=True)
@@ -116,7 +116,7 @@ class ShardMaker:
                 builders[name].add(rows)
         return {name: builder.finish() for name, builder in builders.items()}
 
-    def _encode_piece(self, documents: Columns, tell: Callable[[Count], object]) -> dict[str, Ragged]:
+    def _encode_piece(self, documents: Documents, tell: Callable[[Count], object]) -> dict[str, Ragged]:
         columns = encode(self.task, self.vocabulary, documents, self.dtype)
         examples = len(next(iter(documents.values())))
         text_bytes = sum(sum(map(len, texts)) for texts in documents.values())

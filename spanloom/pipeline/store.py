@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.pipeline.build import SHARD_BYTES, Part, Progress, build_stores
+from spanloom.pipeline.build import SHARD_BYTES, Progress, StoreToBuild, build_stores
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.durable import locked
 from spanloom.pipeline.fingerprint import FORMAT, changes, probes_changed, settings_fingerprint
@@ -160,7 +160,7 @@ def open_or_build_all(
             if isinstance(source, Exception):
                 raise source
             parts = [
-                Part(
+                StoreToBuild(
                     split,
                     directories[split],
                     {**wanted[split], "source": source},

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from spanloom.settings.task import PairFiles
 from spanloom.tasks import templates
+from spanloom.tasks.documents import Documents, read_rows, render_all
 from spanloom.tasks.file_lists import format_of
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
-from spanloom.tasks.rows import Columns, read_rows, render_all
 
 
-def read_pairs(source: PairFiles, files: Sequence[str], report: ReadReport) -> Iterator[Columns]:
+def read_pairs(source: PairFiles, files: Sequence[str], report: ReadReport) -> Iterator[Documents]:
     """The pairs of these files, {"inputs": ..., "targets": ...}, some at a time, in order.
 
     Raises BadInputError, see `spanloom.tasks.sources`.

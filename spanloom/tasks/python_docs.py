@@ -14,8 +14,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from spanloom.tasks.documents import Documents
 from spanloom.tasks.read_report import BadInputError, ReadReport
-from spanloom.tasks.rows import Columns
 
 LEAST_BYTES = 500_000
 """Less text than this means a Python whose library was stripped, and is an error."""
@@ -31,7 +31,7 @@ _UNDERLINE = re.compile(r"^([*=\-~^#\"])\1{2,}$")
 
 def read_python_docs(
     report: ReadReport, stdlib: Path | None = None, *, least_bytes: int = LEAST_BYTES
-) -> Iterator[Columns]:
+) -> Iterator[Documents]:
     """The documents, {"text": ...}: sections of pydoc topics, then docstrings by file and place; no text twice.
 
     `stdlib`: the library's folder; unset: this interpreter's. Raises BadInputError where there is no such text, and

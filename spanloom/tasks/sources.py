@@ -12,22 +12,19 @@ import numpy as np
 
 from spanloom.settings.task import PairFiles, PythonDocs, Source
 from spanloom.tasks import python_docs
+from spanloom.tasks.documents import Documents
 from spanloom.tasks.file_lists import list_files
 from spanloom.tasks.heldout import Mask, Split, bound_for, bound_of, check_share, is_heldout
 from spanloom.tasks.pairs import read_pairs
 from spanloom.tasks.parts import files_of
 from spanloom.tasks.read_report import BadInputError, ReadReport
-from spanloom.tasks.rows import Columns
 from spanloom.tasks.text_files import read_texts
-
-__all__ = ["BadInputError", "Columns", "ReadReport", "Split", "check_heldout", "has_heldout", "read_examples"]
-__all__ += ["read_parts", "source_bytes", "source_fingerprint"]
 
 _EDGE = 1 << 12
 _FAR = 2  # times the share asked for, or one part in so many
 
 
-def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tuple[Split, Columns]]:
+def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tuple[Split, Documents]]:
     """The documents of the parts that `reports` names, in one pass: (part, some of its documents) after another.
 
     The same documents in the same order on every pass; train and heldout share none and are everything together. Where
@@ -43,9 +40,9 @@ def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[
     check_share(source.heldout_share)
     if getattr(source, "heldout_files", ()):
         for split, report in reports.items():
-            for columns in _read(source, split, report):
-                report.give(columns)
-                yield split, columns
+            for documents in _read(source, split, report):
+                report.give(documents)
+                yield split, documents
     else:
         yield from _divided(source, reports)
     if "train" in reports:
@@ -54,21 +51,21 @@ def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[
 
 def read_examples(source: Source, split: Split, report: ReadReport) -> Iterator[dict[str, str]]:
     """The examples of one part as text: {"text": ...}, of pairs {"inputs": ..., "targets": ...}; see `read_parts`."""
-    for _, columns in read_parts(source, {split: report}):
-        for texts in zip(*columns.values(), strict=True):
-            yield {name: text.decode("utf-8") for name, text in zip(columns, texts, strict=True)}
+    for _, documents in read_parts(source, {split: report}):
+        for texts in zip(*documents.values(), strict=True):
+            yield {name: text.decode("utf-8") for name, text in zip(documents, texts, strict=True)}
 
 
-def _divided(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tuple[Split, Columns]]:
+def _divided(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tuple[Split, Documents]]:
     """All files, each document in the part that its text decides."""
     bound = bound_for(source.heldout_share, map(_deciding, _read(source, "train", ReadReport())))
     both: dict[Split, ReadReport] = {"train": ReadReport(), "heldout": ReadReport(), **reports}
-    for columns in _read(source, "train", both["train"]):
-        held = is_heldout(_deciding(columns), bound) if bound else np.zeros(len(_deciding(columns)), np.bool_)
+    for documents in _read(source, "train", both["train"]):
+        held = is_heldout(_deciding(documents), bound) if bound else np.zeros(len(_deciding(documents)), np.bool_)
         masks: dict[Split, Mask] = {"train": ~held, "heldout": held}
         for split, mask in masks.items():
             if mask.any():
-                part = columns if mask.all() else _chosen(columns, mask)
+                part = documents if mask.all() else _chosen(documents, mask)
                 both[split].give(part)
                 if split in reports:
                     yield split, part
@@ -97,22 +94,22 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def _chosen(columns: Columns, mask: Mask) -> Columns:
+def _chosen(documents: Documents, mask: Mask) -> Documents:
     choice = mask.tolist()
-    return {name: list(compress(texts, choice)) for name, texts in columns.items()}
+    return {name: list(compress(texts, choice)) for name, texts in documents.items()}
 
 
-def _read(source: Source, split: Split, report: ReadReport) -> Iterator[Columns]:
+def _read(source: Source, split: Split, report: ReadReport) -> Iterator[Documents]:
     if isinstance(source, PythonDocs):
         return python_docs.read_python_docs(report)
     read: Any = read_pairs if isinstance(source, PairFiles) else read_texts
-    documents: Iterator[Columns] = read(source, files_of(source, split, report), report)
+    documents: Iterator[Documents] = read(source, files_of(source, split, report), report)
     return documents
 
 
-def _deciding(columns: Columns) -> list[bytes]:
+def _deciding(documents: Documents) -> list[bytes]:
     """The texts that decide where documents belong: pairs of the same inputs stay together."""
-    return next(iter(columns.values()))
+    return next(iter(documents.values()))
 
 
 def has_heldout(source: Source) -> bool:

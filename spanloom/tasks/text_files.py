@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from spanloom.settings.task import TextFiles
 from spanloom.tasks import templates
 from spanloom.tasks.blank import is_blank
+from spanloom.tasks.documents import Documents, read_rows, render_all
 from spanloom.tasks.file_lists import format_of
 from spanloom.tasks.read_report import Intake, ReadReport
-from spanloom.tasks.rows import Columns, read_rows, render_all
 from spanloom.tasks.text_lines import TextFile
 
 
-def read_texts(source: TextFiles, files: Sequence[str], report: ReadReport) -> Iterator[Columns]:
+def read_texts(source: TextFiles, files: Sequence[str], report: ReadReport) -> Iterator[Documents]:
     """The documents of these files, {"text": ...}, some at a time, in order.
 
     Raises BadInputError, see `spanloom.tasks.sources`.
@@ -30,14 +30,14 @@ def read_texts(source: TextFiles, files: Sequence[str], report: ReadReport) -> I
                 yield from _lines(path, intake)
 
 
-def _lines(path: str, intake: Intake) -> Iterator[Columns]:
+def _lines(path: str, intake: Intake) -> Iterator[Documents]:
     file = TextFile(path, intake)
     for block in file.line_blocks():
         for texts in file.utf8_texts(block):
             yield {"text": texts}
 
 
-def _whole_file(path: str, intake: Intake) -> Iterator[Columns]:
+def _whole_file(path: str, intake: Intake) -> Iterator[Documents]:
     file = TextFile(path, intake)
     if not file.is_empty and (text := file.whole()) is not None:
         if is_blank(text):

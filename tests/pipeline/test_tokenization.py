@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pipeline_data import pair_task, text_task
 
-from spanloom.pipeline.rows import encode
+from spanloom.pipeline.tokenization import encode
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
 

@@ -1,4 +1,4 @@
-"""Rows of any file format, and the texts that templates make of them."""
+"""Rows of any file format, and the documents that templates make of them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from spanloom.tasks.text_lines import TextFile
 Row = tuple[int, Mapping[str, Any]]
 """Line number (parquet: row number), from 1, and fields."""
 
-Columns = dict[str, list[bytes]]
+Documents = dict[str, list[bytes]]
 """Some documents: their texts in UTF-8, of each field as many."""
 
 _BATCH_BYTES = 1 << 20
@@ -34,12 +34,14 @@ def read_rows(path: str, kind: str, wanted: Sequence[str], header: Header, intak
         yield from table_rows(file, "," if kind == "csv" else "\t", wanted, header, intake)
 
 
-def render_all(rows: Iterable[Row], templates: Mapping[str, Template], path: str, intake: Intake) -> Iterator[Columns]:
+def render_all(
+    rows: Iterable[Row], templates: Mapping[str, Template], path: str, intake: Intake
+) -> Iterator[Documents]:
     """Documents out of rows, some at a time. Rows in which a column is blank are counted as 'empty COLUMN'.
 
     Raises BadInputError for rows without a field, or with one that is no text, unless bad input is skipped.
     """
-    batch: Columns = {name: [] for name in templates}
+    batch: Documents = {name: [] for name in templates}
     size = count = 0
     for number, row in rows:
         try:

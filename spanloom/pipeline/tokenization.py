@@ -4,7 +4,7 @@ import numpy as np
 
 from spanloom.pipeline.shards import Ragged, ragged
 from spanloom.settings.task import SpanCorruption, Task
-from spanloom.tasks.rows import Columns
+from spanloom.tasks.documents import Documents
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 
@@ -25,7 +25,7 @@ def separator_of(objective: SpanCorruption) -> str:
     return "none" if objective.concat_documents else "eos"
 
 
-def encode(task: Task, vocabulary: Vocabulary, documents: Columns, dtype: np.dtype) -> dict[str, Ragged]:
+def encode(task: Task, vocabulary: Vocabulary, documents: Documents, dtype: np.dtype) -> dict[str, Ragged]:
     """Ids of each column of the store, one row a document, of `dtype`.
 
     Text for span corruption carries its separator at the end of each document; inputs and targets carry no end of
