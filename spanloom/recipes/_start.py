@@ -1,13 +1,10 @@
 """What a start checkpoint says of its model and vocabulary: settings only, no weights and no jax."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from spanloom.settings.model import Model
-from spanloom.settings.run import Run
-from spanloom.settings.run_layout import FACTS, VOCABULARY
-from spanloom.settings.serialize import SettingsError, from_json
+from spanloom.settings.serialize import SettingsError
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 
 
@@ -33,27 +30,17 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
 
         settings = read_settings(path)
         return settings.model, settings.vocabulary
-    from spanloom.training.checkpoint_paths import open_checkpoint
+    from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
+    from spanloom.training.facts import read_facts, vocabulary_inside
 
-    return _of_checkpoint(open_checkpoint(path))
-
-
-def _of_checkpoint(path: Path) -> tuple[Model, Vocabulary]:
     try:
-        run = from_json(json.loads((path / FACTS).read_text(encoding="utf-8"))["run"])
-    except KeyError as error:
-        raise SettingsError(f"--start: {path / FACTS} cannot be read: it holds no {error}") from error
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise SettingsError(f"--start: {path / FACTS} cannot be read: {error}") from error
-    assert isinstance(run, Run)
-    vocabulary = run.task.vocabulary
-    if isinstance(vocabulary, SentencePiece):
-        files = sorted((path / VOCABULARY).iterdir()) if (path / VOCABULARY).is_dir() else []
-        if len(files) != 1:
-            raise SettingsError(
-                f"--start: {path / VOCABULARY} must hold one SentencePiece model, not {len(files)} files"
-            )
-        vocabulary = replace(vocabulary, path=_same_file(vocabulary.path, files[0]))
+        checkpoint = open_checkpoint(path)
+        run = read_facts(checkpoint).run
+        vocabulary = vocabulary_inside(checkpoint, run)
+    except CheckpointError as error:
+        raise SettingsError(f"--start: {error}") from error
+    if isinstance(vocabulary, SentencePiece) and isinstance(run.task.vocabulary, SentencePiece):
+        vocabulary = replace(vocabulary, path=_same_file(run.task.vocabulary.path, Path(vocabulary.path)))
     return run.model, vocabulary
 
 

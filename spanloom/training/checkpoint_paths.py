@@ -71,6 +71,14 @@ def damaged(path: Path, reason: str) -> CheckpointError:
     return CheckpointError(f"checkpoint {path} is damaged: {reason}. {offer}")
 
 
+def check_intact(path: Path) -> None:
+    """Read every byte of the checkpoint; raises CheckpointError, naming the file, if one is not as it was written."""
+    try:
+        verify(path)
+    except DamagedError as error:
+        raise damaged(path, str(error)) from None
+
+
 def copy_checkpoint(source: Path, directory: Path) -> Path:
     """Copy a checkpoint into the run directory `directory`, whose lock is held; it is there whole, and on disk, or not.
 

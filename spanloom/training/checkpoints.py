@@ -13,7 +13,6 @@ instant leaves the old checkpoints and perhaps a directory whose name no reader 
 and a few integers, so it costs the same at step ten million as at step ten.
 """
 
-import dataclasses
 import json
 import logging
 import shutil
@@ -31,41 +30,13 @@ import orbax.checkpoint as ocp
 
 from spanloom.model.params import flatten, path_name, unflatten
 from spanloom.pipeline.durable import sync_directory
-from spanloom.settings import vocabulary as vocabulary_settings
 from spanloom.settings.run import Checkpoints, Run
 from spanloom.settings.run_layout import ARRAYS, FACTS, PARTIAL, VOCABULARY, steps_in
-from spanloom.settings.serialize import SettingsError, from_json, to_json
-from spanloom.training.checkpoint_paths import CheckpointError, clean_up, damaged, delete, heldout_loss
+from spanloom.training.checkpoint_paths import CheckpointError, damaged, delete, heldout_loss
+from spanloom.training.facts import Facts, array_entry, read_facts_and_arrays, to_data
 from spanloom.training.integrity import DamagedError, seal, verify
 from spanloom.training.retention import kept
 from spanloom.training.state import TrainState
-from spanloom.vocabularies.build import build as build_vocabulary
-from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
-
-FORMAT = 1
-_NEEDED = {"run": dict, "machine": dict, "step": int, "position": dict, "arrays": dict}
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Everything of a checkpoint but its arrays."""
-
-    step: int
-    """Updates done."""
-    position: dict[str, int]
-    """Where in the data the run stands: `examples`, how many were taken."""
-    run: Run
-    """The run, resolved."""
-    machine: dict[str, Any]
-    """Versions, devices and CPU count that wrote it."""
-    loss: float | None = None
-    """Training loss of the last step."""
-    heldout_loss: float | None = None
-    """Held-out cross-entropy per target token, if it was measured at this very step."""
-    started_from: str | None = None
-    """The checkpoint or folder whose weights the run began with."""
-    content: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Hashes of what was learnt from, as `spanloom.pipeline.data.Data.content` has them; empty: not known."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +67,6 @@ class Restored:
         """Where in the data the run stands."""
         return self.facts.position
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary, built from the files inside the checkpoint."""
-        return vocabulary_of(self.path, self.facts)
-
 
 # ---- Reading ---------------------------------------------------------------------------------------------------------
 
@@ -112,7 +78,7 @@ def restore(path: Path, opt_state_like: Any = None) -> Restored:
     by `jax.eval_shape`), is given. Raises CheckpointError naming the damaged or missing file and the intact checkpoint
     before it, or the arrays of the optimizer that do not fit.
     """
-    facts, arrays = _read_facts(path)
+    facts, arrays = read_facts_and_arrays(path)
     try:
         verify(path)
         params = unflatten(facts.run.model, _restore_arrays(path, "params", arrays["params"]))
@@ -127,47 +93,9 @@ def restore(path: Path, opt_state_like: Any = None) -> Restored:
     return Restored(path, facts, params, opt_state)
 
 
-def read_facts(path: Path) -> Facts:
-    """Step, position, run and so on of the checkpoint directory `path`, without its arrays."""
-    return _read_facts(path)[0]
-
-
-def vocabulary_inside(path: Path, run: Run) -> vocabulary_settings.Vocabulary:
-    """The vocabulary's settings, pointing at the files inside the checkpoint."""
-    settings = run.task.vocabulary
-    if isinstance(settings, vocabulary_settings.SentencePiece):
-        files = sorted((path / VOCABULARY).iterdir()) if (path / VOCABULARY).is_dir() else []
-        if len(files) != 1:
-            raise damaged(path, f"{path / VOCABULARY} must hold one SentencePiece model, not {len(files)} files")
-        return dataclasses.replace(settings, path=str(files[0]))
-    return settings
-
-
-def vocabulary_of(path: Path, facts: Facts) -> Vocabulary:
-    """The vocabulary built from the files inside the checkpoint. Raises CheckpointError if they are damaged."""
-    settings = vocabulary_inside(path, facts.run)
-    if not isinstance(settings, vocabulary_settings.SentencePiece):
-        return build_vocabulary(settings)
-    try:
-        vocabulary = build_vocabulary(settings)
-    except VocabularyError as error:
-        raise damaged(path, str(error)) from None
-    if vocabulary.fingerprint() != facts.content.get("vocabulary", vocabulary.fingerprint()):
-        raise damaged(path, f"{settings.path} is not the vocabulary that was written")
-    return vocabulary
-
-
-def check_intact(path: Path) -> None:
-    """Read every byte of the checkpoint; raises CheckpointError, naming the file, if one is not as it was written."""
-    try:
-        verify(path)
-    except DamagedError as error:
-        raise damaged(path, str(error)) from None
-
-
 def check_same_arrays(path: Path, saved: Mapping[str, Any], wanted: Any) -> None:
     """Raise CheckpointError unless the saved optimizer arrays are those the optimizer of these settings needs."""
-    needed = {name: _array_entry(leaf) for name, leaf in flatten(wanted).items()}
+    needed = {name: array_entry(leaf) for name, leaf in flatten(wanted).items()}
     wrong = [name for name in needed if saved.get(name) != needed[name]] + [n for n in saved if n not in needed]
     if wrong:
         name = wrong[0]
@@ -176,37 +104,6 @@ def check_same_arrays(path: Path, saved: Mapping[str, Any], wanted: Any) -> None
             f"there, {needed.get(name, 'absent')} here ({len(wrong)} differ). Take the optimizer's settings back, or "
             f"start from its weights alone, with a fresh optimizer: --start {path} --out NEW_DIR"
         )
-
-
-def _read_facts(path: Path) -> tuple[Facts, dict[str, Any]]:
-    try:
-        whole = json.loads((path / FACTS).read_text())
-    except FileNotFoundError:
-        raise damaged(path, f"{path / FACTS} is missing") from None
-    except (ValueError, RecursionError):
-        raise damaged(path, f"{path / FACTS} is not valid JSON") from None
-    if not isinstance(whole, dict) or "format" not in whole:
-        raise damaged(path, f"{path / FACTS} is not what was written: it names no format")
-    if whole["format"] != FORMAT:
-        machine = whole["machine"] if isinstance(whole.get("machine"), dict) else {}
-        raise CheckpointError(
-            f"{path} is in checkpoint format {whole['format']}, and this version of Spanloom reads {FORMAT}: "
-            f"use the version that wrote it ({machine.get('spanloom', 'unknown')})"
-        )
-    for name, kind in _NEEDED.items():
-        if not isinstance(whole.get(name), kind):
-            raise damaged(path, f"{path / FACTS} is not what was written: {name} is missing or of another kind")
-    try:
-        run = from_json(whole["run"])
-    except SettingsError as error:
-        raise CheckpointError(
-            f"{path / FACTS}: the run in it was written by Spanloom {whole['machine'].get('spanloom')} and cannot be "
-            f"read here: {error}"
-        ) from error
-    fields = {f.name: whole[f.name] for f in dataclasses.fields(Facts) if f.name != "run" and f.name in whole}
-    if fields.get("heldout_loss") is None:
-        fields["heldout_loss"] = heldout_loss(path)
-    return Facts(run=run, **fields), whole["arrays"]
 
 
 def _restore_arrays(path: Path, item: str, entries: Mapping[str, Any]) -> dict[str, jax.Array]:
@@ -239,12 +136,11 @@ class CheckpointWriter:
         vocabulary_files: Mapping[str, bytes],
         on_saved: Callable[[int, int, float], None] = lambda step, size, seconds: None,
     ) -> None:
-        """Writes below `directory` (a run's checkpoints/), in which nothing else may write.
+        """Writes below `directory` (a run's checkpoints/), in which nothing else may write; `clean_up` comes before.
 
         `on_saved(step, bytes, seconds)` is called from a thread.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        clean_up(directory)
         self._directory = directory
         self._settings = settings
         self._vocabulary_files = dict(vocabulary_files)
@@ -266,7 +162,8 @@ class CheckpointWriter:
         params, optimizer = flatten(state.params), flatten(state.opt_state)
         try:
             partial.mkdir()
-            (partial / FACTS).write_text(json.dumps(_facts_json(facts, params, optimizer), indent=1))
+            whole = to_data(facts, {"params": params, "optimizer": optimizer})
+            (partial / FACTS).write_text(json.dumps(whole, indent=1))
             for name, content in self._vocabulary_files.items():
                 (partial / VOCABULARY).mkdir(exist_ok=True)
                 (partial / VOCABULARY / name).write_bytes(content)
@@ -333,17 +230,6 @@ class CheckpointWriter:
             + "If the disk is full, free some room or keep fewer (--checkpoint.keep, --checkpoint.keep-every); "
             "the same command then goes on."
         )
-
-
-def _facts_json(facts: Facts, params: Mapping[str, Any], optimizer: Mapping[str, Any]) -> dict[str, Any]:
-    whole = {f.name: getattr(facts, f.name) for f in dataclasses.fields(facts)}
-    arrays = {"params": params, "optimizer": optimizer}
-    entries = {item: {name: _array_entry(leaf) for name, leaf in flat.items()} for item, flat in arrays.items()}
-    return {"format": FORMAT, **whole, "run": to_json(facts.run), "arrays": entries}
-
-
-def _array_entry(leaf: Any) -> dict[str, Any]:
-    return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
 
 
 def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from spanloom.evaluation.results import Results, key_of, read_results, write_res
 from spanloom.pipeline.data import Data, open_data
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
-from spanloom.training.checkpoints import read_facts, vocabulary_of
+from spanloom.training.facts import read_facts, vocabulary_of
 from spanloom.training.integrity import MANIFEST
 from spanloom.training.loggers import METRICS_FILE, MetricsFile
 

@@ -20,9 +20,10 @@ from spanloom.pipeline.prefetch import prefetch
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS, TENSORBOARD
 from spanloom.training.checkpoint_paths import add_heldout_loss, clean_up, latest
-from spanloom.training.checkpoints import CheckpointWriter, Facts, read_facts, restore
+from spanloom.training.checkpoints import CheckpointWriter, restore
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
 from spanloom.training.divergence import all_finite, diverged
+from spanloom.training.facts import Facts, read_facts
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.lock import directory_lock
 from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile, TensorBoard

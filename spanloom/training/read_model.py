@@ -6,7 +6,8 @@ from spanloom.conversion.convert import model_from_hf
 from spanloom.conversion.detect import KINDS, detect
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
-from spanloom.training.checkpoints import restore, vocabulary_inside
+from spanloom.training.checkpoints import restore
+from spanloom.training.facts import vocabulary_inside
 
 
 def read_model(path: Path, which: str = "last") -> TrainedModel:

@@ -12,7 +12,8 @@ from spanloom.settings.compare import changes, within
 from spanloom.settings.run import Run
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.tasks.heldout import Split
-from spanloom.training.checkpoints import Facts, check_intact, vocabulary_of
+from spanloom.training.checkpoint_paths import check_intact
+from spanloom.training.facts import Facts, vocabulary_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
 

@@ -12,7 +12,7 @@ from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
-from spanloom.training.checkpoints import Facts
+from spanloom.training.facts import Facts
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.progress import Display, amount, times
 from spanloom.training.same_data import TEXT_SETTINGS

@@ -15,7 +15,8 @@ from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 from spanloom.tasks.span_lengths import span_lengths
 from spanloom.training.checkpoint_paths import open_checkpoint
-from spanloom.training.checkpoints import read_facts, restore, vocabulary_inside
+from spanloom.training.checkpoints import restore
+from spanloom.training.facts import read_facts, vocabulary_inside
 from spanloom.vocabularies.build import build
 
 SHOWN = 5  # mismatches named in an error

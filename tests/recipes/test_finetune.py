@@ -7,9 +7,10 @@ from spanloom.model.sizes import named
 from spanloom.recipes.finetune import recipe
 from spanloom.recipes.quickstart import recipe as quickstart
 from spanloom.settings.optimizer import Adafactor
-from spanloom.settings.serialize import SettingsError, to_json
+from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PairFiles, Supervised
 from spanloom.settings.vocabulary import Bytes, SentencePiece
+from spanloom.training.facts import Facts, to_data
 
 pytestmark = pytest.mark.short
 
@@ -18,7 +19,8 @@ def checkpoint(directory, run, files=None):
     """The settings part of a checkpoint."""
     place = directory / "checkpoints" / "5"
     place.mkdir(parents=True)
-    (place / "checkpoint.json").write_text(json.dumps({"run": to_json(run.resolve())}))
+    facts = Facts(5, {"examples": 20}, run.resolve(), {"spanloom": "0"})
+    (place / "checkpoint.json").write_text(json.dumps(to_data(facts, {})))
     for name, content in (files or {}).items():
         (place / "vocabulary").mkdir(exist_ok=True)
         (place / "vocabulary" / name).write_bytes(content)
@@ -98,7 +100,7 @@ def test_a_start_that_is_none(tmp_path):
         recipe(data=("p",), start=str(tmp_path))
     place = checkpoint(tmp_path, quickstart())
     (place / "checkpoint.json").write_text("{}")
-    with pytest.raises(SettingsError, match=r"checkpoint\.json cannot be read"):
+    with pytest.raises(SettingsError, match=r"--start: checkpoint .* is damaged: .*checkpoint\.json is not "):
         recipe(data=("p",), start=str(tmp_path))
 
 
@@ -130,5 +132,5 @@ def test_an_empty_start_is_not_the_working_directory():
 def test_a_checkpoint_file_of_any_content_is_met(tmp_path, content):
     place = checkpoint(tmp_path, quickstart())
     (place / "checkpoint.json").write_bytes(content)
-    with pytest.raises(SettingsError, match=r"checkpoint\.json cannot be read"):
+    with pytest.raises(SettingsError, match=r"--start: checkpoint .* is damaged: .*checkpoint\.json is not "):
         recipe(data=("p",), start=str(tmp_path))

@@ -5,9 +5,10 @@ import pytest
 
 from spanloom.recipes.pretrain import recipe
 from spanloom.recipes.quickstart import recipe as quickstart
-from spanloom.settings.serialize import SettingsError, to_json
+from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece
+from spanloom.training.facts import Facts, to_data
 
 pytestmark = pytest.mark.short
 
@@ -67,7 +68,8 @@ def test_a_start_gives_model_and_vocabulary_unless_they_are_named(tmp_path):
     )
     place = tmp_path / "checkpoints" / "5"
     place.mkdir(parents=True)
-    (place / "checkpoint.json").write_text(json.dumps({"run": to_json(start.resolve())}))
+    facts = Facts(5, {"examples": 20}, start.resolve(), {"spanloom": "0"})
+    (place / "checkpoint.json").write_text(json.dumps(to_data(facts, {})))
     run = recipe(text=("a",), start=str(tmp_path))
     assert run.start == str(tmp_path)
     assert (run.model, run.task.vocabulary) == (replace(start.model, dropout=0.0), Bytes("google"))

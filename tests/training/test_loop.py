@@ -16,8 +16,9 @@ from spanloom.settings.run_layout import steps_in
 from spanloom.settings.serialize import from_json
 from spanloom.training import checkpoints, loop
 from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
-from spanloom.training.checkpoints import read_facts, restore
+from spanloom.training.checkpoints import restore
 from spanloom.training.divergence import DivergedError, all_finite
+from spanloom.training.facts import read_facts
 from spanloom.training.lock import DirectoryInUseError, directory_lock
 from spanloom.training.progress import PlainDisplay
 

@@ -13,7 +13,7 @@ from spanloom.settings.run import Checkpoints, Evaluation, Logging
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training import loop
 from spanloom.training.checkpoint_paths import CheckpointError, latest
-from spanloom.training.checkpoints import read_facts
+from spanloom.training.facts import read_facts
 from spanloom.training.progress import PlainDisplay
 from spanloom.training.same_data import ChangedDataError
 

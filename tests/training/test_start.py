@@ -13,7 +13,8 @@ from spanloom.settings.run import Checkpoints
 from spanloom.settings.task import PairFiles, SpanCorruption, Supervised, Task
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 from spanloom.training.checkpoint_paths import CheckpointError
-from spanloom.training.checkpoints import CheckpointWriter, Facts
+from spanloom.training.checkpoints import CheckpointWriter
+from spanloom.training.facts import Facts
 from spanloom.training.start import StartError, find_start, load_start, vocabulary_warnings
 from spanloom.training.state import fresh_state
 

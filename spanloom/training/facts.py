@@ -1,0 +1,118 @@
+"""What a checkpoint says of itself: its checkpoint.json and the vocabulary beside it. Reads no arrays and no JAX."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spanloom.settings import vocabulary as vocabulary_settings
+from spanloom.settings.run import Run
+from spanloom.settings.run_layout import FACTS, VOCABULARY
+from spanloom.settings.serialize import SettingsError, from_json, to_json
+from spanloom.training.checkpoint_paths import CheckpointError, damaged, heldout_loss
+from spanloom.vocabularies.build import build as build_vocabulary
+from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
+
+FORMAT = 1
+_NEEDED = {"run": dict, "machine": dict, "step": int, "position": dict, "arrays": dict}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything of a checkpoint but its arrays."""
+
+    step: int
+    """Updates done."""
+    position: dict[str, int]
+    """Where in the data the run stands: `examples`, how many were taken."""
+    run: Run
+    """The run, resolved."""
+    machine: dict[str, Any]
+    """Versions, devices and CPU count that wrote it."""
+    loss: float | None = None
+    """Training loss of the last step."""
+    heldout_loss: float | None = None
+    """Held-out cross-entropy per target token, if it was measured at this very step."""
+    started_from: str | None = None
+    """The checkpoint or folder whose weights the run began with."""
+    content: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Hashes of what was learnt from, as `spanloom.pipeline.data.Data.content` has them; empty: not known."""
+
+
+def read_facts(path: Path) -> Facts:
+    """Step, position, run and so on of the checkpoint directory `path`, without its arrays.
+
+    Raises CheckpointError, naming the intact checkpoint before it, if they are missing or not what was written.
+    """
+    return read_facts_and_arrays(path)[0]
+
+
+def read_facts_and_arrays(path: Path) -> tuple[Facts, dict[str, Any]]:
+    """Likewise, with shape and dtype of each array by name, under "params" and "optimizer"."""
+    try:
+        whole = json.loads((path / FACTS).read_text())
+    except FileNotFoundError:
+        raise damaged(path, f"{path / FACTS} is missing") from None
+    except (ValueError, RecursionError):
+        raise damaged(path, f"{path / FACTS} is not valid JSON") from None
+    if not isinstance(whole, dict) or "format" not in whole:
+        raise damaged(path, f"{path / FACTS} is not what was written: it names no format")
+    if whole["format"] != FORMAT:
+        machine = whole["machine"] if isinstance(whole.get("machine"), dict) else {}
+        raise CheckpointError(
+            f"{path} is in checkpoint format {whole['format']}, and this version of Spanloom reads {FORMAT}: "
+            f"use the version that wrote it ({machine.get('spanloom', 'unknown')})"
+        )
+    for name, kind in _NEEDED.items():
+        if not isinstance(whole.get(name), kind):
+            raise damaged(path, f"{path / FACTS} is not what was written: {name} is missing or of another kind")
+    try:
+        run = from_json(whole["run"])
+    except SettingsError as error:
+        raise CheckpointError(
+            f"{path / FACTS}: the run in it was written by Spanloom {whole['machine'].get('spanloom')} and cannot be "
+            f"read here: {error}"
+        ) from error
+    fields = {f.name: whole[f.name] for f in dataclasses.fields(Facts) if f.name != "run" and f.name in whole}
+    if fields.get("heldout_loss") is None:
+        fields["heldout_loss"] = heldout_loss(path)
+    return Facts(run=run, **fields), whole["arrays"]
+
+
+def vocabulary_inside(path: Path, run: Run) -> vocabulary_settings.Vocabulary:
+    """The vocabulary's settings, pointing at the files inside the checkpoint."""
+    settings = run.task.vocabulary
+    if isinstance(settings, vocabulary_settings.SentencePiece):
+        files = sorted((path / VOCABULARY).iterdir()) if (path / VOCABULARY).is_dir() else []
+        if len(files) != 1:
+            raise damaged(path, f"{path / VOCABULARY} must hold one SentencePiece model, not {len(files)} files")
+        return dataclasses.replace(settings, path=str(files[0]))
+    return settings
+
+
+def vocabulary_of(path: Path, facts: Facts) -> Vocabulary:
+    """The vocabulary built from the files inside the checkpoint. Raises CheckpointError if they are damaged."""
+    settings = vocabulary_inside(path, facts.run)
+    if not isinstance(settings, vocabulary_settings.SentencePiece):
+        return build_vocabulary(settings)
+    try:
+        vocabulary = build_vocabulary(settings)
+    except VocabularyError as error:
+        raise damaged(path, str(error)) from None
+    if vocabulary.fingerprint() != facts.content.get("vocabulary", vocabulary.fingerprint()):
+        raise damaged(path, f"{settings.path} is not the vocabulary that was written")
+    return vocabulary
+
+
+def to_data(facts: Facts, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The facts, and shape and dtype of the arrays (`item -> name -> array`), as JSON data."""
+    whole = {f.name: getattr(facts, f.name) for f in dataclasses.fields(facts)}
+    entries = {item: {name: array_entry(leaf) for name, leaf in flat.items()} for item, flat in arrays.items()}
+    return {"format": FORMAT, **whole, "run": to_json(facts.run), "arrays": entries}
+
+
+def array_entry(leaf: Any) -> dict[str, Any]:
+    """Shape and dtype of an array as JSON data."""
+    return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
