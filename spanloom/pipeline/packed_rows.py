@@ -4,8 +4,6 @@ What an example is, is told by its offsets, never by its ids: a 0 inside a text 
 example without targets still counts, so that its segment has the same number on both sides.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -80,12 +78,6 @@ def trimmed(tokens: Ragged, width: int) -> Ragged:
     lengths_E = np.diff(tokens.offsets)
     within_K = np.arange(len(tokens.values)) - np.repeat(tokens.offsets[:-1], lengths_E)
     return ragged(tokens.values[within_K < width], np.minimum(lengths_E, width))
-
-
-def rows_of(rows: Sequence[npt.ArrayLike]) -> Ragged:
-    """Rows given one by one, int32."""
-    arrays = [np.asarray(row, np.int32) for row in rows]
-    return ragged(np.concatenate([*arrays, np.empty(0, np.int32)]), [len(row) for row in arrays])
 
 
 def _decoder_fields(places: "_Places", tokens: Ragged, bos_id: int, weights_NxT: IntArray) -> Batch:

@@ -133,12 +133,6 @@ def apply_mask_block(
     return inputs, _split_rows(*_replace_runs(tokens_NxL, mask_NxL, sentinels))
 
 
-def split_by_mask(tokens_L: IntArray, mask_L: BoolArray) -> tuple[IntArray, IntArray]:
-    """(tokens that stay, masked tokens): the inputs and targets of a prefix LM (T5's `drop_noise_tokens`, ...)."""
-    tokens_L, mask_L = np.asarray(tokens_L), np.asarray(mask_L, dtype=np.bool_)
-    return tokens_L[~mask_L], tokens_L[mask_L]
-
-
 def _replace_runs(
     tokens_NxL: IntArray, keep_NxL: BoolArray, sentinels: tuple[int, ...]
 ) -> tuple[Int32Array, npt.NDArray[np.intp]]:

@@ -9,16 +9,22 @@ import pytest
 from golden_data import golden_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pipeline_data import ragged_of
 
 from spanloom.model.params import declare, initialize
 from spanloom.model.t5 import forward
 from spanloom.pipeline.batches import Batch
-from spanloom.pipeline.packed_rows import decoder_rows, encoder_decoder_rows, joined, prefix_rows, rows_of, trimmed
+from spanloom.pipeline.packed_rows import decoder_rows, encoder_decoder_rows, joined, prefix_rows, trimmed
 from spanloom.pipeline.packing import Packs, next_fit, pack_windows
+from spanloom.pipeline.shards import Ragged
 from spanloom.settings.model import Model
 
 Example = dict[str, list[int]]
 FEATURES = {"EncDec": ("inputs", "targets"), "LM": ("targets",), "PrefixLM": ("both",)}
+
+
+def rows_of(rows) -> Ragged:
+    return ragged_of(rows, np.int32)
 
 
 def read_golden(folder: Path) -> list[dict]:

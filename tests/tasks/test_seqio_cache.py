@@ -1,12 +1,13 @@
 import json
 import shutil
+from itertools import chain
 
 import numpy as np
 import pytest
 from golden_data import golden_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfrecord_files import example, write_records
+from tfrecord_files import example, flip_bit, golden_rows, write_records
 
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
 from spanloom.tasks.seqio_cache import cache_folder, open_cache, read_cache, read_example, read_shard
@@ -60,10 +61,7 @@ def test_one_example_alone(folder):
     assert [read_example(cache, frames, n, intake)["inputs"].tolist()[0] for n in (2, 0, 1)] == [7, 1, 4]
     with pytest.raises(IndexError, match="3 readable records, no record 3"):
         read_example(cache, frames, 3, intake)
-    path = folder / "train.tfrecord-00001-of-00003"
-    data = bytearray(path.read_bytes())
-    data[14] ^= 1
-    path.write_bytes(data)
+    flip_bit(folder / "train.tfrecord-00001-of-00003", 8 * 14)
     assert read_example(cache, frames, 0, intake) is None and intake.report.skipped == {"damaged record": 1}
     assert read_example(cache, frames, 1, intake)["inputs"].tolist() == [4, 304]
 
@@ -155,10 +153,7 @@ def test_records_of_another_form(folder):
 def test_any_single_flipped_bit_of_a_cache_is_noticed(tmp_path_factory, draw):
     folder = write_cache(tmp_path_factory.mktemp("cache") / "task", count=3, shards=2)
     path = draw.draw(st.sampled_from(sorted(folder.glob("train.tfrecord*"))))
-    data = bytearray(path.read_bytes())
-    bit = draw.draw(st.integers(0, 8 * len(data) - 1))
-    data[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(data)
+    flip_bit(path, draw.draw(st.integers(0, 8 * path.stat().st_size - 1)))
     with pytest.raises(BadInputError, match=rf"{path.name}: byte \d+: "):
         read(folder)
     examples, report = read(folder, "skip")
@@ -173,10 +168,8 @@ def plain(one):
 def test_golden_caches():
     root = golden_dir("seqio", "cached_task")
     expected = {}
-    for line in (root / "expected.jsonl").read_text().splitlines():
-        row = json.loads(line)
+    for row in chain.from_iterable(golden_rows(root).values()):
         expected.setdefault((row["task"], row["split"]), []).append(row)
-    assert expected
     for (task, split), rows in expected.items():
         rows.sort(key=lambda row: (row["file"], row["record"]))
         examples, _ = read(root / task, split=split)

@@ -13,7 +13,7 @@ from golden_data import golden_dir
 from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
 from spanloom.tasks.randomness import hash64, key_of
-from spanloom.tasks.span_corruption import apply_mask_block, corrupt_one, noise_mask_block, split_by_mask
+from spanloom.tasks.span_corruption import apply_mask_block, corrupt_one, noise_mask_block
 from spanloom.tasks.span_lengths import noise_counts, span_lengths
 from spanloom.vocabularies.build import build
 
@@ -55,9 +55,6 @@ def noise(tokens: list[int], mask: np.ndarray, sentinels: tuple[int, ...]) -> tu
 def check_noising_row(row: dict) -> None:
     tokens, mask, sentinels = row["tokens"], mask_of(row["mask"]), sentinels_of(row["vocab"])
     where = (row["vocab"], row["kind"], row["length"])
-    kept, masked = split_by_mask(np.array(tokens, np.int64), mask)
-    assert kept.tolist() == row["drop_noise_tokens"], where
-    assert masked.tolist() == row["drop_nonnoise_tokens"], where
     needed = row["noise_spans"] + (len(tokens) > 0 and not mask[-1])
     if needed > len(sentinels):
         with pytest.raises(ValueError, match="sentinels"):

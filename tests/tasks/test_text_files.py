@@ -3,10 +3,10 @@
 import gzip
 import json
 import random
-import resource
 from itertools import islice
 
 import pytest
+from peak_memory import peak_growth
 
 from spanloom.settings.task import TextFiles
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
@@ -255,11 +255,14 @@ def test_a_line_of_200_mb(tmp_path):
         for _ in range(200):
             file.write(b"0123456789" * 100_000)
         file.write(b"\nshort\n")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    lengths = [len(text) for text in read(path)]
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    assert lengths == [5, 200_000_000, 5]
-    assert grown < 5 * 200
+    prepare = """if True:
+        from spanloom.settings.task import TextFiles
+        from spanloom.tasks.read_report import ReadReport
+        from spanloom.tasks.sources import read_examples
+        source = TextFiles((sys.argv[3],), heldout_share=0)
+    """
+    code = "assert [len(one['text']) for one in read_examples(source, 'train', ReadReport())] == [5, 200_000_000, 5]"
+    assert 190 < peak_growth(prepare, code, str(path)) < 5 * 191
 
 
 def test_splits_are_disjoint_everything_and_the_same_on_every_pass(tmp_path):

@@ -1,11 +1,9 @@
-import json
-
 import numpy as np
 import pytest
 from golden_data import golden_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfrecord_files import example
+from tfrecord_files import example, golden_rows, part
 
 from spanloom.tasks.read_report import Intake, ReadReport
 from spanloom.tasks.tf_example import parse_examples
@@ -28,9 +26,6 @@ def test_the_three_kinds_of_values():
 
 @pytest.mark.short
 def test_numbers_that_are_not_packed():
-    def part(number, content):
-        return wire.key(number, wire.BYTES) + wire.varint(len(content)) + content
-
     ints = part(3, wire.key(1, wire.VARINT) + wire.varint(300) + part(1, b"\x07\x08") + wire.key(1, 0) + b"\x09")
     floats = part(2, wire.key(1, wire.FIXED32) + np.float32(1.5).tobytes() + wire.key(1, 5) + b"\0\0\0\0")
     entries = [part(1, part(1, name) + part(2, values)) for name, values in [(b"i", ints), (b"f", floats)]]
@@ -79,16 +74,11 @@ def test_any_bytes_are_parsed_or_refused(data, place, value):
 
 @pytest.mark.golden
 def test_golden_examples():
-    folder = golden_dir("seqio", "cached_task")
-    expected = {}
-    for line in (folder / "expected.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        expected.setdefault(folder / row["task"] / row["file"], []).append(row["example"])
-    assert expected
-    for path, examples in expected.items():
+    for path, rows in golden_rows(golden_dir("seqio", "cached_task")).items():
         frames, intake = find_frames(str(path)), Intake(ReadReport())
         records = [record.payload for block in read_records(frames, intake) for record in block]
-        for found, wanted in zip(parse_examples(records), examples, strict=True):
+        for found, row in zip(parse_examples(records), rows, strict=True):
+            wanted = row["example"]
             assert found.keys() == wanted.keys()
             for name, value in wanted.items():
                 flat = value if isinstance(value, list) else [value]

@@ -1,11 +1,10 @@
-import json
 from contextlib import suppress
 
 import pytest
 from golden_data import golden_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfrecord_files import write_records
+from tfrecord_files import flip_bit, golden_rows, write_records
 
 from spanloom.tasks import tfrecord
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
@@ -51,9 +50,7 @@ def test_any_run_of_records_in_windows_of_any_size(path, monkeypatch):
 
 @pytest.mark.short
 def test_a_damaged_payload_costs_one_record(path):
-    data = bytearray(path.read_bytes())
-    data[35 + 12 + 5] ^= 4
-    path.write_bytes(data)
+    flip_bit(path, 8 * (35 + 12 + 5) + 2)
     with pytest.raises(BadInputError, match=r"a\.tfrecord: byte 35: record 2.*checksum.*--errors skip leaves it out"):
         read(path)
     records, report = read(path, "skip")
@@ -62,9 +59,7 @@ def test_a_damaged_payload_costs_one_record(path):
 
 
 def test_a_damaged_length_costs_the_rest_of_the_file(path):
-    data = bytearray(path.read_bytes())
-    data[35] ^= 1
-    path.write_bytes(data)
+    flip_bit(path, 8 * 35)
     with pytest.raises(BadInputError, match=r"byte 35: the length of record 2.*the 638 bytes from here"):
         read(path)
     records, report = read(path, "skip")
@@ -91,10 +86,7 @@ def test_every_cut_is_noticed_unless_it_is_between_records(path):
 @given(payloads=st.lists(st.binary(max_size=50), min_size=1, max_size=5), draw=st.data())
 def test_any_single_flipped_bit_is_noticed(tmp_path_factory, payloads, draw):
     path = tmp_path_factory.mktemp("flipped") / "a.tfrecord"
-    data = bytearray(write_records(path, payloads))
-    bit = draw.draw(st.integers(0, 8 * len(data) - 1))
-    data[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(data)
+    flip_bit(path, draw.draw(st.integers(0, 8 * len(write_records(path, payloads)) - 1)))
     with pytest.raises(BadInputError, match=r"a\.tfrecord: byte \d+: "):
         read(path)
     records, report = read(path, "skip")
@@ -129,11 +121,6 @@ def test_files_that_are_something_else(path):
 
 @pytest.mark.golden
 def test_golden_frames():
-    folder = golden_dir("seqio", "cached_task")
-    expected = {}
-    for line in (folder / "expected.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        expected.setdefault(folder / row["task"] / row["file"], []).append((row["offset"], row["payload_bytes"]))
-    assert expected
-    for path, places in expected.items():
+    for path, rows in golden_rows(golden_dir("seqio", "cached_task")).items():
+        places = [(row["offset"], row["payload_bytes"]) for row in rows]
         assert [(record.offset, len(record.payload)) for record in read(path)[0]] == places
