@@ -17,7 +17,7 @@ class TextFiles:
     heldout_files: tuple[str, ...] = ()
     """Paths or globs of the held-out part; empty: a share of the documents is kept out."""
     heldout_share: float = 0.01
-    """Share of the documents kept out of training when no held-out files are named."""
+    """Share of the documents kept out of training when no held-out files are named; one where it comes to none."""
     field: str = "text"
     """Field of a row that holds the text, or a template such as '{title}: {text}'."""
     unit: Literal["line", "document"] = "line"
@@ -35,7 +35,7 @@ class PythonDocs:
     """The English documentation that ships inside every CPython: pydoc topics and standard-library docstrings."""
 
     heldout_share: float = 0.05
-    """Share of the documents kept out of training."""
+    """Share of the documents kept out of training; one where it comes to none."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class PairFiles:
     heldout_files: tuple[str, ...] = ()
     """Paths or globs of the held-out part; empty: a share of the pairs is kept out."""
     heldout_share: float = 0.05
-    """Share of the pairs kept out of training when no held-out files are named."""
+    """Share of the pairs kept out of training when no held-out files are named; one where it comes to none."""
     inputs: str = "inputs"
     """Column or field of the inputs, a template such as 'translate: {src}', or a column number from 0."""
     targets: str = "targets"
