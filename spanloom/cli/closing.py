@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import json
 import shlex
 import sys
 from collections.abc import Callable
@@ -82,13 +81,15 @@ def _export(directory: Path, checkpoint: Path, model: "Callable[[], TrainedModel
 
 
 def _is_export_of(folder: Path, checkpoint: Path) -> bool:
+    """Whether the folder holds this very checkpoint; its run may have been moved since, but not renamed."""
     from spanloom.conversion.hf_vocabulary import MARK_NAME
+    from spanloom.conversion.huggingface import read_lineage
 
-    mark = folder / MARK_NAME
     try:
-        step = json.loads(mark.read_text(encoding="utf-8")).get("step")
-        return step == int(checkpoint.name) and mark.stat().st_mtime >= checkpoint.stat().st_mtime
-    except (OSError, ValueError, AttributeError):
+        lineage = read_lineage(folder)
+        same = lineage.step == int(checkpoint.name) and lineage.home.name == folder.resolve().parent.name
+        return same and (folder / MARK_NAME).stat().st_mtime >= checkpoint.stat().st_mtime
+    except (OSError, ValueError):
         return False
 
 

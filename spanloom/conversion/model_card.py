@@ -80,7 +80,8 @@ Weights are float32. In float16 the activations of T5 models overflow; use bfloa
 def _pair(source: PairFiles, objective: Objective) -> tuple[str, str, int, str]:
     """The text of the example for a model of pairs, a comment, the most tokens it writes, more arguments to decode."""
     text = source.inputs if "{" in source.inputs else "..."
-    comment = f"  # an input as in training ({source.inputs}); the answer is a target ({source.targets})"
+    fields = (f"column {name}" if name.isdecimal() else name for name in (source.inputs, source.targets))
+    comment = "  # an input as in training ({}); the answer is a target ({})".format(*fields)
     most = objective.targets_length if isinstance(objective, Supervised) else None
     return text, comment, most or 128, ", skip_special_tokens=True"
 

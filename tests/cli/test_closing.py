@@ -182,6 +182,23 @@ def test_what_is_offered_after_pairs_works(tmp_path, capsys, monkeypatch):
     assert main([*train_on, "--log.tensorboard", "no"]) == 0
 
 
+def test_an_export_is_made_once_and_again_where_another_model_took_its_place(finished, calls, capsys, tmp_path):
+    run, directory = finished
+    run, copy = replace(run, after=replace(AFTER, export=True)), tmp_path / directory.name
+    shutil.copytree(directory, copy)
+    assert "parity: weights equal" in close(run, copy, capsys)
+    (copy / "huggingface" / "README.md").write_text("mine")
+    moved = tmp_path / "moved" / directory.name
+    moved.parent.mkdir()
+    shutil.move(copy, moved)
+    assert "huggingface holds the model" in close(run, moved, capsys)
+    assert (moved / "huggingface" / "README.md").read_text() == "mine"
+    other = tmp_path / "other"
+    shutil.copytree(moved, other)
+    assert main(["convert", str(other), str(moved / "huggingface"), "--to", "hf", "--overwrite"]) == 0
+    assert "parity: weights equal" in close(run, moved, capsys)
+
+
 def test_a_folder_in_the_place_of_the_export_stays_as_it_is(finished, capsys, tmp_path):
     run, directory = finished
     copy = tmp_path / "copy"
