@@ -1,6 +1,9 @@
 """A training run that takes seconds, in this process or in one of its own that may be killed.
 
-python tests/tiny_training.py TEXT_FILE DIRECTORY STEPS
+python tests/tiny_training.py TEXT_FILE DIRECTORY STEPS [PLACE]
+
+PLACE is where the process stands still (build, save, or the number of a step), having made the file DIRECTORY/held,
+until its standard input ends or a signal does it.
 """
 
 import dataclasses
@@ -26,6 +29,7 @@ MODEL = Model(
     vocab_size=384, d_model=16, d_ff=32, num_heads=2, d_kv=8, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1
 )
 WORDS = "the a model learns to fill masked spans of bytes and every run goes on where it stopped"
+HELD = "held"
 PATIENCE = 300  # seconds until a process counts as stuck, on a busy machine too
 
 
@@ -78,11 +82,20 @@ def write_vocabulary(path: Path, pieces: int = 40) -> Path:
     return path
 
 
-def spawn(text: Path, directory: Path, steps: int, environment: dict[str, str] | None = None) -> subprocess.Popen:
-    command = [sys.executable, __file__, str(text), str(directory), str(steps)]
+def spawn(
+    text: Path, directory: Path, steps: int, environment: dict[str, str] | None = None, hold: str | int = ""
+) -> subprocess.Popen:
+    """A process that trains; with `hold`, it stands still at that place when this returns."""
+    command = [sys.executable, __file__, str(text), str(directory), str(steps), str(hold)]
     directory.mkdir(parents=True, exist_ok=True)
-    log = (directory / "process.log").open("ab")
-    return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
+    (directory / HELD).unlink(missing_ok=True)
+    with (directory / "process.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **(environment or {})}
+        )
+    if hold:
+        assert wait_until(process, (directory / HELD).exists), (directory / "process.log").read_text()[-4000:]
+    return process
 
 
 def wait_until(process: subprocess.Popen, happened: Callable[[], bool], timeout: float = PATIENCE) -> bool:
@@ -99,11 +112,17 @@ def wait_until(process: subprocess.Popen, happened: Callable[[], bool], timeout:
 
 def kill(process: subprocess.Popen, number: int = signal.SIGKILL) -> int:
     process.send_signal(number)
+    return _let_go(process)
+
+
+def _let_go(process: subprocess.Popen) -> int:
+    assert process.stdin is not None
+    process.stdin.close()
     return process.wait(PATIENCE)
 
 
 def finish(process: subprocess.Popen, directory: Path) -> None:
-    code = process.wait(PATIENCE)
+    code = _let_go(process)
     assert code == 0, f"exit code {code}\n{(directory / 'process.log').read_text()[-4000:]}"
 
 
@@ -145,8 +164,35 @@ def same_arrays(first: Any, second: Any) -> bool:
     return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
 
 
-if __name__ == "__main__":
+def _train_held(run: Run, directory: Path, place: str) -> bool:
+    from spanloom.pipeline.build import BuildProgress
+    from spanloom.training import checkpoints
     from spanloom.training.loop import train
+    from spanloom.training.progress import Pace, PlainDisplay
 
-    finished = train(tiny_run(Path(sys.argv[1]), int(sys.argv[3])), Path(sys.argv[2]))
+    def reached(here: str) -> None:
+        if here == place and not (directory / HELD).exists():
+            (directory / HELD).touch()
+            sys.stdin.readline()
+
+    class Held(PlainDisplay):
+        def building(self, progress: BuildProgress) -> None:
+            reached("build")
+
+        def advance(self, pace: Pace, log_line: bool) -> None:
+            super().advance(pace, log_line)
+            reached(str(pace.step))
+
+    seal = checkpoints.seal
+
+    def held_seal(partial: Path) -> int:
+        reached("save")
+        return seal(partial)
+
+    checkpoints.seal = held_seal
+    return train(run, directory, display=Held(sys.stdout))
+
+
+if __name__ == "__main__":
+    finished = _train_held(tiny_run(Path(sys.argv[1]), int(sys.argv[3])), Path(sys.argv[2]), sys.argv[4])
     print("finished" if finished else "interrupted", flush=True)
