@@ -64,14 +64,6 @@ def corrupt_block(
     }
 
 
-def corrupt_one(
-    tokens_L: IntArray, key: int | np.uint64, objective: SpanCorruption, vocabulary: Vocabulary
-) -> dict[str, Int32Array]:
-    """`corrupt_block` for one piece of text, such as the short last one: {"inputs": (S,), "targets": (T,)}."""
-    block = corrupt_block(np.asarray(tokens_L)[None], np.array([key], dtype=np.uint64), objective, vocabulary)
-    return {name: rows[0] for name, rows in block.items()}
-
-
 def noise_mask_block(keys_N: UInt64Array, length: int, noise_density: float, mean_span_length: float) -> BoolArray:
     """Draw a mask for each key: (N, L) bool, True where a token is masked; SeqIO's `random_spans_noise_mask`.
 

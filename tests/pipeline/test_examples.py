@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
+from one_piece import corrupt_one
 from pipeline_data import column_of
 
 from spanloom.pipeline.examples import DataError, PairExamples, SpanExamples, Widths, widths_of
 from spanloom.pipeline.store import Store
 from spanloom.settings.task import SpanCorruption, Supervised
 from spanloom.settings.vocabulary import Bytes
-from spanloom.tasks.span_corruption import corrupt_one
 from spanloom.vocabularies.build import build
 
 BYTES = build(Bytes())

@@ -3,6 +3,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from one_piece import corrupt_one
 
 from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
@@ -10,7 +11,6 @@ from spanloom.tasks.randomness import hash64
 from spanloom.tasks.span_corruption import (
     apply_mask_block,
     corrupt_block,
-    corrupt_one,
     lengths_of,
     noise_mask_block,
     random_compositions,

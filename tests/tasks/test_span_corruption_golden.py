@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden_data import golden_dir
+from one_piece import corrupt_one
 
 from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
 from spanloom.tasks.randomness import hash64, key_of
-from spanloom.tasks.span_corruption import apply_mask_block, corrupt_one, noise_mask_block
+from spanloom.tasks.span_corruption import apply_mask_block, noise_mask_block
 from spanloom.tasks.span_lengths import noise_counts, span_lengths
 from spanloom.vocabularies.build import build
 
