@@ -36,10 +36,6 @@ def spanloom_contender(
     model: str, shape: tuple[int, int, int], scan_layers: bool, dtype: str
 ) -> tuple[Step, dict[str, Any]]:
     """The training step as `spanloom train` runs it: Adafactor, T5's schedule, donated state, all its metrics."""
-    from spanloom.training.memory import keep_freed_memory, return_freed_memory
-
-    keep_freed_memory()  # as spanloom train does, first of all
-
     import jax
 
     from spanloom.model.params import declare, initialize
@@ -47,6 +43,7 @@ def spanloom_contender(
     from spanloom.optim.build import build, learning_rate
     from spanloom.settings.optimizer import Adafactor, Rsqrt
     from spanloom.settings.run import Loss
+    from spanloom.training.memory import return_freed_memory
     from spanloom.training.state import fresh_state
     from spanloom.training.step import make_train_step
 
@@ -63,7 +60,7 @@ def spanloom_contender(
     traced = time.perf_counter()
     compiled = lowered.compile()
     done = time.perf_counter()
-    return_freed_memory()  # likewise
+    return_freed_memory()  # as spanloom train does
     memory = compiled.memory_analysis()
     about = {
         "trace_s": traced - started,
@@ -151,6 +148,10 @@ def matmul_peak(dtype: Any) -> dict[str, float]:
 
 def main() -> None:
     name, dtype, *numbers = sys.argv[1:]
+    if name in ("scanned", "unrolled"):
+        from spanloom.training.memory import use_huge_pages
+
+        use_huge_pages()  # as spanloom train does, first of all
     if name == "machine":
         say({})
     else:

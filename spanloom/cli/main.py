@@ -23,12 +23,17 @@ COMMANDS = {
     "convert": ("SRC DST --to hf", "a run or checkpoint as a folder that Hugging Face loads"),
 }
 """Command, its arguments and what it does; each is a module of this package with a function `main`."""
+TRAINING = {"train", "pretrain", "finetune"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     _replace_closed_streams()
+    if argv is None and words and words[0] in TRAINING and not {"-h", "--help"} & set(words):
+        from spanloom.training.memory import use_huge_pages
+
+        use_huge_pages()
     debug = debugging(words)
     try:
         return _carry_out(words)

@@ -66,9 +66,6 @@ def start_run(command: Command[Resuming], words: Sequence[str]) -> None:
     for change in start.changed:
         print(f"  changed: {change}", flush=True)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's banners are not news to a user
-    from spanloom.training.memory import keep_freed_memory
-
-    keep_freed_memory()  # before what is imported here starts threads
     from spanloom.pipeline.build_workers import default_workers
     from spanloom.training.loop import train as train_loop
 

@@ -1,3 +1,4 @@
+import os
 import platform
 import subprocess
 import sys
@@ -6,6 +7,8 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
+from spanloom.cli.main import main
+from spanloom.training import memory
 from spanloom.training.memory import return_freed_memory
 
 
@@ -16,46 +19,67 @@ def test_returning_memory_leaves_arrays_alone() -> None:
     assert int(x.sum()) == 499500
 
 
-def page_faults_of_another_thread(before: str) -> float:
-    """Pages that a fresh process takes for each of 20 arrays of 64 MiB, made and freed in a thread one by one."""
+def page_faults_for_64_mib(before: str, tunables: str | None = None) -> float:
+    """Page faults of a fresh process for each of 20 buffers of 64 MiB, made and freed one by one."""
     script = f"""
-import resource, threading
-import numpy as np
-from spanloom.training.memory import keep_freed_memory
+import resource
+from spanloom.training.memory import use_huge_pages
 {before}
-def work():
-    global faults
-    for number in range(22):
-        if number == 2:
-            start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        np.empty(2**23, np.float64).fill(number)
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start
-thread = threading.Thread(target=work)
-thread.start()
-thread.join()
-print(faults / 20)
+for number in range(22):
+    if number == 2:
+        start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    b"x" * 2**26
+print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start) / 20)
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != memory.TUNABLES}
+    if tunables is not None:
+        environment[memory.TUNABLES] = tunables
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
     return float(ended.stdout)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone has these settings")
-def test_freed_memory_is_kept_for_the_next_array() -> None:
-    assert page_faults_of_another_thread("") > 20
-    assert page_faults_of_another_thread("keep_freed_memory()") < 2
+@pytest.mark.skipif(not memory._offered(), reason="this system has no huge pages for those who ask")
+def test_memory_comes_in_huge_pages_unless_the_user_decided_otherwise() -> None:
+    small = page_faults_for_64_mib("")
+    assert small > 16_000
+    assert page_faults_for_64_mib("use_huge_pages()") < small / 4
+    assert page_faults_for_64_mib("use_huge_pages()", "glibc.malloc.tcache_count=3") < small / 4
+    assert page_faults_for_64_mib("use_huge_pages()", "glibc.malloc.hugetlb=0") > 16_000
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted where Linux shows them")
-def test_the_command_keeps_memory_before_any_thread_is_started(tmp_path: Path) -> None:
-    script = """
-import os, sys
-import spanloom.training.memory as memory
-from spanloom.cli.main import main
-def count():
-    print(len(os.listdir("/proc/self/task")), "jax" in sys.modules, flush=True)
-    os._exit(0)
-memory.keep_freed_memory = count
-main(["train", "quickstart", "--out", sys.argv[1]])
-"""
-    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path / "run")], capture_output=True, text=True)
-    assert ended.stdout.splitlines()[-1] == "1 False", ended.stdout + ended.stderr
+class RestartedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("words", "restarts"),
+    [(["train", "quickstart"], True), (["finetune"], True), (["train", "quickstart", "--help"], False), ([], False)],
+)
+def test_only_training_is_started_again(words: list[str], restarts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def restart(program: str, argv: list[str]) -> None:
+        assert (program, argv[0], argv[1:]) == (sys.executable, sys.executable, sys.orig_argv[1:])
+        raise RestartedError
+
+    monkeypatch.setattr(memory, "_offered", lambda: True)
+    monkeypatch.setattr(os, "execv", restart)
+    monkeypatch.setenv(memory.TUNABLES, "")
+    monkeypatch.setattr(sys, "argv", ["spanloom", *words])
+    if restarts:
+        with pytest.raises(RestartedError):
+            main()
+    else:
+        main()
+    assert restarts == (memory.HUGE_PAGES in os.environ[memory.TUNABLES])
+
+
+def test_nothing_is_asked_where_all_or_none_get_huge_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.35"))
+    monkeypatch.setattr(memory, "OFFERED", tmp_path / "enabled")
+    assert not memory._offered()
+    for text, offered in [("always [madvise] never", True), ("[always] madvise never", False), ("", False)]:
+        (tmp_path / "enabled").write_text(text + "\n")
+        assert memory._offered() == offered
+    for other in [("glibc", "2.34"), ("musl", "1.2"), ("", "")]:
+        monkeypatch.setattr(platform, "libc_ver", lambda other=other: other)
+        assert not memory._offered()
