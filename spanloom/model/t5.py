@@ -108,7 +108,7 @@ def _encode(
     dropout_key: jax.Array | None,
 ) -> jax.Array:
     key, length = subkey(dropout_key, 0), tokens_BxS.shape[1]
-    mask = padding_mask(tokens_BxS > 0, segments_BxS, segments_BxS)
+    mask = padding_mask(_real(tokens_BxS, segments_BxS), segments_BxS, segments_BxS)
     shared_bias = stack_bias(encoder.relpos_bias, config, length, length, bidirectional=True)
 
     def layer(x: jax.Array, p: tree.EncoderLayer, number: Any) -> jax.Array:
@@ -129,6 +129,11 @@ def _encode(
     return dropout(x_BxSxE, subkey(outside, 1), config.dropout, same_along_length=False)
 
 
+def _real(tokens_BxL: jax.Array, segments_BxL: jax.Array | None) -> jax.Array:
+    """Which positions hold text, not padding. Packed rows say so themselves: an id of 0 may stand inside of a text."""
+    return tokens_BxL > 0 if segments_BxL is None else segments_BxL > 0
+
+
 def _decode(
     decoder: tree.Decoder,
     config: Model,
@@ -140,8 +145,8 @@ def _decode(
 ) -> jax.Array:
     (inputs_BxS, targets_BxT), (encoder_segments, decoder_segments) = tokens, segments
     key, length = subkey(dropout_key, 1), targets_BxT.shape[1]
-    mask = padding_mask(targets_BxT > 0, decoder_segments, decoder_segments, causal=True)
-    cross_mask = padding_mask(inputs_BxS > 0, decoder_segments, encoder_segments)
+    mask = padding_mask(_real(targets_BxT, decoder_segments), decoder_segments, decoder_segments, causal=True)
+    cross_mask = padding_mask(_real(inputs_BxS, encoder_segments), decoder_segments, encoder_segments)
     shared_bias = stack_bias(decoder.relpos_bias, config, length, length, bidirectional=False)
 
     def layer(x: jax.Array, p: tree.DecoderLayer, number: Any) -> jax.Array:

@@ -25,6 +25,7 @@ from spanloom.training.compile_cache import enable_compile_cache, seal_entries
 from spanloom.training.divergence import all_finite, diverged
 from spanloom.training.facts import Facts, read_facts
 from spanloom.training.first_loss import FirstLoss
+from spanloom.training.fits import available_memory, check_fits
 from spanloom.training.lock import directory_lock
 from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile, TensorBoard
 from spanloom.training.machine import describe_machine, differences, measured_peak
@@ -130,6 +131,7 @@ def train(
         example = data.train.batch(position, run.batch_size)
         rate = learning_rate(run.optimizer, run.schedule)
         train_step = make_train_step(run.model, run.loss, optimizer, rate, run.seed).lower(state, example).compile()
+        check_fits(train_step, run, available_memory(device))
         return_freed_memory()
         heldout_step = make_heldout_step(run.model, data.vocabulary)
         if cache:
