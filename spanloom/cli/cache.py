@@ -66,7 +66,9 @@ def main(argv: Sequence[str]) -> int:
         )
     finally:
         display.close()
-    for split_name, report in data.reports.items():
-        print(f"{split_name}: {report.describe()}")
+    for one in data.tasks:
+        name = f"{one.task.name}, " if len(data.tasks) > 1 else ""
+        for split, report in one.reports.items():
+            print(f"{name}{split}: {report.describe()}")
     print(f"stores in {directory / STORES}")
     return 0

@@ -36,17 +36,19 @@ def close_run(run: Run, directory: Path) -> None:
     hint = ""
     with directory_lock(directory):
         if run.after.baselines or run.after.fills:
-            results = finished.results_of(run, directory, checkpoint, model)
-            _show(results)
-            hint = results.hint
+            for task, results in finished.results_of(run, directory, checkpoint, model).items():
+                _show(results, heading=task if len(run.tasks) > 1 else "")
+                hint = hint or results.hint
         if run.after.export:
             _export(directory, checkpoint, model)
     _next_commands(run, directory, int(checkpoint.name), hint or "... <mask> ...")
 
 
-def _show(results: "Results") -> None:
+def _show(results: "Results", heading: str) -> None:
     from spanloom.evaluation.fill import LEGEND, coloured, plain
 
+    if heading:
+        print(f"\n== {heading}")
     if results.text:
         print(f"\n{results.text}")
     if results.fills:
@@ -96,7 +98,7 @@ def _is_export_of(folder: Path, checkpoint: Path) -> bool:
 def _next_commands(run: Run, directory: Path, step: int, hint: str) -> None:
     """Commands that work on this very model as they stand (but for the pairs, which the user has)."""
     place = shlex.quote(str(directory))
-    pretrained = isinstance(run.task.objective, SpanCorruption)
+    pretrained = any(isinstance(task.objective, SpanCorruption) for task in run.tasks)
     print("\nwhat to try next:")
     if pretrained:
         print(f"  spanloom fill {place} --text {shlex.quote(hint)}")

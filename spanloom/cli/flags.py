@@ -19,6 +19,7 @@ from spanloom.cli.recipe import Parameter, Recipe
 from spanloom.cli.tokens import Flag, merge_repeated, split
 from spanloom.model.sizes import named, sizes_in_short
 from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
+from spanloom.settings.mixture import Mixture
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 
@@ -90,10 +91,11 @@ def parse(
         usage = usage or f"{prog} [--out DIR] [--steps N] [flags]"
         print(_help(recipe, run, kinds, entries_of(options()), usage, unknown))
         raise SystemExit(0)
+    run, flags = _apply_to_mixture(run, flags, prog)
     consumed = (set(own) - _plain_fields()) | set(kinds)
     _refuse_other_kinds(run, [flag for flag in flags if flag.name not in consumed])
     rest = [flag for flag in flags if flag.name not in consumed and flag.name not in others]
-    run = with_tyro(type(run), run, rest, prog)
+    run = replace(with_tyro(Run, _without_tasks(run), rest, prog), **_mixture_of(run))
     chosen: Options = with_tyro(options, options(), [flag for flag in flags if flag.name in others], prog)
     return Command(recipe, run, chosen, frozenset(flag.name for flag in flags))
 
@@ -103,7 +105,7 @@ def parse(
 
 def _kind_flags(own: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Flags that choose a kind, with their choices (none listed for --model, whose choices are many)."""
-    kinds = {part.path: tuple(part.kinds) for part in parts() if len(part.kinds) > 1}
+    kinds = {part.path: tuple(part.kinds) for part in parts() if len(part.kinds) > 1 and part.path != "task"}
     return {path: choices for path, choices in {"model": (), **kinds}.items() if path not in own}
 
 
@@ -139,6 +141,38 @@ def _blank(cls: type) -> Any:
 
     missing = {f.name: tyro.MISSING for f in dataclasses.fields(cls) if f.default is f.default_factory}
     return cls(**missing)
+
+
+# Mixtures. Their tasks are long lists, which flags could not say.
+
+
+def _without_tasks(run: Run) -> Run:
+    """The run with one task in the place of many."""
+    return replace(run, task=run.tasks[0])
+
+
+def _mixture_of(run: Run) -> dict[str, Mixture]:
+    """What `_without_tasks` took away."""
+    return {"task": run.task} if isinstance(run.task, Mixture) else {}
+
+
+def _apply_to_mixture(run: Run, flags: list[Flag], prog: str) -> tuple[Run, list[Flag]]:
+    """Sets the fields of a mixture itself; the flags that are left. Refuses those that would be a task's."""
+    if not isinstance(run.task, Mixture):
+        return run, flags
+    own = [flag for flag in flags if flag.name.startswith("task.")]
+    plain = [f for f in dataclasses.fields(Mixture) if f.name != "parts"]
+    for flag in own:
+        if flag.name.removeprefix("task.") not in {f.name for f in plain}:
+            raise UsageError(
+                f"{flag.typed}: this run mixes {len(run.tasks)} tasks, whose settings stand in its recipe; flags set "
+                + " and ".join(f"--task.{f.name}" for f in plain)
+            )
+    fields = [(f.name, f.type, _always(getattr(run.task, f.name))) for f in plain]
+    cls = dataclasses.make_dataclass("Mixed", fields, frozen=True, namespace={"__doc__": "Fields of a mixture."})
+    told = [replace(flag, name=flag.name.removeprefix("task.")) for flag in own]
+    values = dataclasses.asdict(with_tyro(cls, cls(), told, prog))
+    return replace(run, task=replace(run.task, **values)), [flag for flag in flags if flag not in own]
 
 
 # Unknown names.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from spanloom.settings.compare import within
+from spanloom.settings.kinds import holds_settings
 
 MOST_USED = (
     "out",
@@ -123,7 +124,7 @@ def _entries(settings: Any, prefix: str, unknown: Mapping[str, str]) -> Iterator
         value, name = getattr(settings, f.name), prefix + f.name
         if dataclasses.is_dataclass(value):
             yield from _entries(value, f"{name}.", unknown)
-        else:
+        elif not holds_settings(hints[f.name]):
             default = unknown_default(name, unknown) or shown(value)
             yield Entry(name, hints[f.name], texts.get(f.name, ""), default)
 

@@ -17,9 +17,10 @@ from spanloom.cli.errors import CommandError
 from spanloom.cli.recipe import read_run
 from spanloom.pipeline.durable import write_file
 from spanloom.settings.compare import Change, ChangedSettingsError, changes, check_accepted, refuse
+from spanloom.settings.mixture import map_tasks
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import RUN_FILE
-from spanloom.settings.task import PairFiles, TextFiles
+from spanloom.settings.task import PairFiles, Task, TextFiles
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training.checkpoint_paths import copy_checkpoint, latest
 from spanloom.training.integrity import MANIFEST
@@ -93,14 +94,18 @@ def prepare(
 
 def anchored(run: Run, base: Path) -> Run:
     """The run with relative paths of files made absolute, so that it can go on from another working directory."""
-    source, vocabulary, start = run.task.source, run.task.vocabulary, run.start
+    task = map_tasks(run.task, lambda task: _anchored_task(task, base))
+    return replace(run, task=task, start=None if run.start is None else _anchor(run.start, base))
+
+
+def _anchored_task(task: Task, base: Path) -> Task:
+    source, vocabulary = task.source, task.vocabulary
     if isinstance(source, TextFiles | PairFiles):
         files = tuple(_anchor(name, base) for name in source.files)
         source = replace(source, files=files, heldout_files=tuple(_anchor(name, base) for name in source.heldout_files))
     if isinstance(vocabulary, SentencePiece):
         vocabulary = replace(vocabulary, path=_anchor(vocabulary.path, base))
-    task = replace(run.task, source=source, vocabulary=vocabulary)
-    return replace(run, task=task, start=None if start is None else _anchor(start, base))
+    return replace(task, source=source, vocabulary=vocabulary)
 
 
 def _anchor(name: str, base: Path) -> str:

@@ -59,8 +59,9 @@ def _architecture(model: Model, num_params: int) -> str:
 
 
 def _usage(model: Model, vocabulary: Vocabulary, run: Run | None, folder: str) -> str:
-    if run is not None and isinstance(run.task.source, PairFiles):
-        text, comment, most, more = _pair(run.task.source, run.task.objective)
+    task = run.tasks[0] if run else None
+    if task is not None and isinstance(task.source, PairFiles):
+        text, comment, most, more = _pair(task.source, task.objective)
     else:
         text, comment, more = "Thank you <extra_id_0> me to your party.", "", ""
         most = 60 if isinstance(vocabulary, Bytes) else 20
@@ -122,12 +123,17 @@ def _training(lineage: Lineage) -> list[str]:
 def _run(run: Run, step: int | None) -> list[str]:
     done = run.steps if step is None else step
     return [
-        f"data: {_data(run.task.source)}",
-        f"objective: {_objective(run.task.objective)}",
+        *_tasks(run),
         f"{done:,} steps of {run.batch_size:,} sequences ({done * run.batch_size:,} sequences)",
         f"optimizer: {type(run.optimizer).__name__}, learning rate {run.optimizer.learning_rate:g}, schedule "
         f"{type(run.schedule).__name__}; dropout {run.model.dropout:g}; activations in {run.model.dtype}",
     ]
+
+
+def _tasks(run: Run) -> list[str]:
+    if len(run.tasks) == 1:
+        return [f"data: {_data(run.tasks[0].source)}", f"objective: {_objective(run.tasks[0].objective)}"]
+    return [f"{task.name}: {_data(task.source)}; {_objective(task.objective)}" for task in run.tasks]
 
 
 def _data(source: Source) -> str:

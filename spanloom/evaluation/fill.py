@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spanloom.model.decoding import greedy
-from spanloom.pipeline.data import TextExample
+from spanloom.pipeline.dataset import TextExample
 from spanloom.settings.model import Model
 from spanloom.vocabularies.vocabulary import Ids, Vocabulary
 

@@ -10,51 +10,54 @@ from spanloom.evaluation.heldout import heldout_metrics, make_heldout_step
 from spanloom.evaluation.masked_lines import masked_line
 from spanloom.evaluation.results import Results
 from spanloom.pipeline.batches import Batch
-from spanloom.pipeline.data import Data
+from spanloom.pipeline.data import Data, TaskData
+from spanloom.pipeline.dataset import Dataset
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
 from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
 
 
-def measure(run: Run, data: Data, model: Model, params: Any, logged: Mapping[str, float] | None = None) -> Results:
-    """What `run.after` asks for, on the held-out part, which must exist.
+def measure(
+    run: Run, data: Data, one: TaskData, model: Model, params: Any, logged: Mapping[str, float] | None = None
+) -> Results:
+    """What `run.after` asks for, on the held-out part of one task, which must exist.
 
     `logged` are held-out losses of these weights, as `heldout_metrics` gives them: they serve where they are of the
     same batches. Raises ValueError if the held-out part has no target.
     """
-    assert data.heldout is not None
-    if not isinstance(run.task.objective, SpanCorruption):
-        return _exact_match(run, data, model, params)
+    assert one.heldout is not None
+    if not isinstance(one.task.objective, SpanCorruption):
+        return _exact_match(run, data, one.heldout, model, params)
     text, kind = "", ""
     values: dict[str, float] = {}
     if run.after.baselines:
-        text, values = _beside_baselines(run, data, model, params, logged)
+        text, values = _beside_baselines(run, data, one, model, params, logged)
         kind = "baselines"
-    examples = data.heldout.text_examples(run.after.fills)
+    examples = one.heldout.text_examples(run.after.fills)
     filled = fill_examples(params, model, data.vocabulary, examples, data.lengths["decoder"])
-    hint = masked_line(show(data.heldout.raw(0), data.vocabulary))
+    hint = masked_line(show(one.heldout.raw(0), data.vocabulary))
     return Results(text, kind, values, tuple(map(tuple, filled)), hint)
 
 
-def _batches(run: Run, data: Data) -> Iterator[Batch]:
+def _batches(run: Run, heldout: Dataset) -> Iterator[Batch]:
     """The held-out batches that the loop evaluates on."""
-    assert data.heldout is not None
-    return data.heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
+    return heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
 
 
 def _beside_baselines(
-    run: Run, data: Data, model: Model, params: Any, logged: Mapping[str, float] | None
+    run: Run, data: Data, one: TaskData, model: Model, params: Any, logged: Mapping[str, float] | None
 ) -> tuple[str, dict[str, float]]:
     """The model's losses beside those of the baselines, in words; these as numbers."""
-    baselines, tokens = baseline_losses(data.train.store.blocks(), _batches(run, data), data.vocabulary)
+    assert one.heldout is not None
+    baselines, tokens = baseline_losses(one.train.store.blocks(), _batches(run, one.heldout), data.vocabulary)
     losses = logged
     if losses is None or losses["heldout_tokens"] != tokens:
-        losses = heldout_metrics(make_heldout_step(model, data.vocabulary), params, _batches(run, data))
+        losses = heldout_metrics(make_heldout_step(model, data.vocabulary), params, _batches(run, one.heldout))
     rows = {"this model": (losses["heldout_loss"], losses["heldout_text_loss"])}
     for name in ("bigram", "unigram"):
         rows[f"{name} model"] = (baselines[name].loss, baselines[name].text_loss)
-    unit = "byte" if isinstance(run.task.vocabulary, Bytes) else "token"
+    unit = "byte" if isinstance(run.vocabulary, Bytes) else "token"
     lines = [
         f"held-out loss in nats, on the same {losses['heldout_tokens']:,.0f} target tokens (sentinels and ends of "
         "sequence cost the baselines nothing):",
@@ -69,11 +72,10 @@ def _beside_baselines(
     return "\n".join(lines), values
 
 
-def _exact_match(run: Run, data: Data, model: Model, params: Any) -> Results:
+def _exact_match(run: Run, data: Data, heldout: Dataset, model: Model, params: Any) -> Results:
     """The share of held-out examples that are right, with some of them."""
-    assert data.heldout is not None
-    whole = map(data.heldout.raw, range(data.heldout.num_examples))
-    share, made = exact_match(params, model, data.vocabulary, _batches(run, data), whole)
+    whole = map(heldout.raw, range(heldout.num_examples))
+    share, made = exact_match(params, model, data.vocabulary, _batches(run, heldout), whole)
     right, cut, unknown = (sum(getattr(one, name) for one in made) for name in ("correct", "cut", "unknown"))
     lines = [f"exact match on {len(made):,} held-out examples: {share:.1%} ({right:,} right)"]
     if cut:

@@ -1,22 +1,23 @@
-"""The data of a run: batches of the training part by position, and the held-out part in order."""
+"""The data of a run: batches of the training part by position, and the held-out part of each task in order."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-import numpy as np
-
-from spanloom.pipeline.batches import Batch, fill_batch, join_batches, to_batch
 from spanloom.pipeline.build import Progress
+from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.examples import DataError, Examples, PairExamples, SpanExamples, widths_of
-from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys
+from spanloom.pipeline.mixed import MixedDataset
+from spanloom.pipeline.mixing_plan import UNLIMITED, MixingPlan, plan_of
 from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
 from spanloom.pipeline.unknown_text import warn_of_unknown_text
+from spanloom.settings.mixture import Mixture
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
 from spanloom.settings.task import SpanCorruption, Task
 from spanloom.tasks.heldout import Split
+from spanloom.tasks.rates import Size, TaskRates, task_rates
 from spanloom.tasks.read_report import ReadReport
 from spanloom.tasks.sources import check_heldout, has_heldout
 from spanloom.tasks.span_corruption import lengths_of
@@ -24,96 +25,65 @@ from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 VOCABULARY = "vocabulary"
-PARTS = {"train": "the training text", "heldout": "the held-out text", VOCABULARY: "the vocabulary"}
-"""What `Data.content` tells apart, in words."""
-_BLOCK = 128  # examples made at a time: enough for NumPy, few enough for the caches
+_PARTS = {"train": "the training text", "heldout": "the held-out text", VOCABULARY: "the vocabulary"}
+
+
+def in_words(part: str) -> str:
+    """What a name in `Data.content` stands for."""
+    task, _, split = part.rpartition("/")
+    return _PARTS[split] + (f" of {task}" if task else "")
+
+
+def part_name(data: Task | Mixture, task: Task, split: Split) -> str:
+    """The name in `Data.content` of one part of a task; a task that is a run's only one is not named."""
+    return split if isinstance(data, Task) else f"{task.name}/{split}"
 
 
 @dataclass(frozen=True)
-class TextExample:
-    """One example for showing, without padding."""
+class TaskData:
+    """The data of one task."""
 
-    raw: np.ndarray
-    """Its tokens before noise (the targets of a pair), (n,) int32."""
-    inputs: np.ndarray
-    """Encoder tokens, end of sequence included, (s,) int32."""
-    targets: np.ndarray
-    """Decoder targets, end of sequence included, (t,) int32."""
-
-
-class Dataset:
-    """Numbered examples of one part of the data, as batches. It has no state: every answer follows from arguments."""
-
-    def __init__(self, examples: Examples, *, seed: int, task: str, store: Store):
-        self.store = store
-        """The tokens behind it."""
-        self._examples = examples
-        self._order = TrainingOrder(examples.num_examples, seed, task)
-
-    @property
-    def num_examples(self) -> int:
-        """Examples in one epoch."""
-        return self._examples.num_examples
-
-    def batch(self, first_example: int, batch_size: int) -> Batch:
-        """Examples first_example..first_example + batch_size - 1 of the endless training order.
-
-        Fields as `spanloom.pipeline.batches.to_batch` gives them, (batch_size, length) int32. A pure function of
-        seed, data settings and arguments: any split of a range into batches has the same rows.
-        """
-        epochs_N, examples_N = self._order.draws(first_example, batch_size)
-        return self._make(examples_N, self._order.noise_keys(epochs_N, examples_N))
-
-    def eval_batches(self, batch_size: int, max_batches: int = 0) -> Iterator[Batch]:
-        """Every example once, in order, with the same noise each time; at most `max_batches` batches unless 0.
-
-        The last batch is filled with rows of padding whose weights are 0.
-        """
-        number = -(-self.num_examples // batch_size)
-        for index in range(min(number, max_batches) if max_batches else number):
-            examples_N = np.arange(index * batch_size, min((index + 1) * batch_size, self.num_examples))
-            yield fill_batch(self._make(examples_N, heldout_noise_keys(examples_N)), batch_size)
-
-    def raw(self, example: int) -> np.ndarray:
-        """The tokens of example number `example` before noise (the targets of a pair), (n,) int32."""
-        return self._examples.raw(example)
-
-    def text_examples(self, count: int) -> list[TextExample]:
-        """`count` examples spread evenly over the part (fewer if it has fewer), with the noise of `eval_batches`."""
-        count = min(count, self.num_examples)
-        examples_N = np.arange(count) * self.num_examples // max(count, 1)
-        block = self._examples.make(examples_N, heldout_noise_keys(examples_N))
-        rows = zip(examples_N.tolist(), block.inputs, block.targets, block.target_lengths, strict=True)
-        return [
-            TextExample(self._examples.raw(example), np.trim_zeros(inputs, "b"), targets[:length])
-            for example, inputs, targets, length in rows
-        ]
-
-    def _make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Batch:
-        blocks = [slice(start, start + _BLOCK) for start in range(0, max(len(examples_N), 1), _BLOCK)]
-        return join_batches([to_batch(self._examples.make(examples_N[block], keys_N[block])) for block in blocks])
+    task: Task
+    """Its settings."""
+    train: Dataset
+    """The training part."""
+    heldout: Dataset | None
+    """The held-out part; none if the source keeps none out."""
+    reports: dict[Split, ReadReport]
+    """What was read for each part."""
+    rate: float = 1.0
+    """Share of the run's examples that are drawn from it."""
 
 
 @dataclass(frozen=True)
 class Data:
     """All data of a run."""
 
-    train: Dataset
-    """The training part."""
-    heldout: Dataset | None
-    """The held-out part; none if the source keeps none out."""
+    settings: Task | Mixture
+    """What it was opened from."""
+    train: Dataset | MixedDataset
+    """What is trained on, by position."""
+    tasks: tuple[TaskData, ...]
+    """The data of each task, in the order of the settings."""
     vocabulary: Vocabulary
     """Text to ids."""
-    reports: dict[str, ReadReport]
-    """What was read for each part ("train", "heldout")."""
     lengths: dict[str, int]
     """Tokens of an encoder row ("encoder") and of a decoder row ("decoder")."""
 
     @property
+    def heldout(self) -> dict[str, Dataset]:
+        """The held-out parts of the tasks that have one, by name of the task."""
+        return {one.task.name: one.heldout for one in self.tasks if one.heldout is not None}
+
+    @property
     def content(self) -> dict[str, str]:
-        """A hash of what each part holds ("train", "heldout"; see `Store.content`) and of the "vocabulary"."""
-        parts = {"train": self.train, "heldout": self.heldout}
-        texts = {split: part.store.content for split, part in parts.items() if part is not None}
+        """A hash of what each part holds (see `part_name`, `Store.content`), and of the "vocabulary"."""
+        parts: list[tuple[Task, Split, Dataset | None]] = []
+        for one in self.tasks:
+            parts += [(one.task, "train", one.train), (one.task, "heldout", one.heldout)]
+        texts = {
+            part_name(self.settings, task, split): part.store.content for task, split, part in parts if part is not None
+        }
         return {**texts, VOCABULARY: self.vocabulary.fingerprint()}
 
 
@@ -136,29 +106,69 @@ def open_data(
     learned from as the settings stand, BadInputError on bad input, StorageError on a full disk, WorkerError if a
     process is killed, ValueError for settings that make no sense; each says what to change.
     """
-    task = run.task
-    vocabulary = build(task.vocabulary) if vocabulary is None else vocabulary
+    vocabulary = build(run.vocabulary) if vocabulary is None else vocabulary
     _check_vocabulary_fits(run, vocabulary)
-    if isinstance(task.objective, SpanCorruption):
-        lengths_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
-    directories = store_directories(task, directory)
-    built = open_or_build_all(
-        task, directories, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
-    )
-    stores: dict[str, Store] = {split: built[split] for split in directories}
+    for task in run.tasks:
+        if isinstance(task.objective, SpanCorruption):
+            lengths_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
+    tasks = []
+    for task in run.tasks:
+        directories = store_directories(task, directory)
+        built = open_or_build_all(
+            task, directories, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
+        )
+        stores: dict[Split, Store] = {split: built[split] for split in directories}
+        warn_of_unknown_text(task, stores["train"], vocabulary, warn)
+        tasks.append(_task_data(task, stores, vocabulary, run.seed))
+    return _data_of(run, tasks, vocabulary)
+
+
+def _task_data(task: Task, stores: dict[Split, Store], vocabulary: Vocabulary, seed: int) -> TaskData:
     examples = _examples_of(task, stores, vocabulary)
     _check_enough(task, stores, examples)
-    warn_of_unknown_text(task, stores["train"], vocabulary, warn)
-    parts = {
-        split: Dataset(examples[split], seed=run.seed, task=task.name, store=store) for split, store in stores.items()
-    }
-    return Data(
-        train=parts["train"],
-        heldout=parts.get("heldout"),
-        vocabulary=vocabulary,
-        reports={split: store.report for split, store in stores.items()},
-        lengths={"encoder": examples["train"].inputs_length, "decoder": examples["train"].targets_length},
-    )
+    parts = {split: Dataset(examples[split], seed=seed, task=task.name, store=store) for split, store in stores.items()}
+    reports = {split: store.report for split, store in stores.items()}
+    return TaskData(task, parts["train"], parts.get("heldout"), reports)
+
+
+def _data_of(run: Run, tasks: Sequence[TaskData], vocabulary: Vocabulary) -> Data:
+    """One task as it is, or several mixed."""
+    train: Dataset | MixedDataset = tasks[0].train
+    if isinstance(run.task, Mixture):
+        try:
+            rates = task_rates(run.task, {one.task.name: size_of(one.train) for one in tasks})
+        except ValueError as error:
+            raise DataError(str(error)) from None
+        shares = dict(zip(rates.names, rates.probabilities.tolist(), strict=True))
+        tasks = [replace(one, rate=shares[one.task.name]) for one in tasks]
+        by_name = {one.task.name: one.train for one in tasks}
+        train = MixedDataset([by_name[name] for name in rates.names], _plan(run, rates, by_name))
+    lengths = {"encoder": train.inputs_length, "decoder": train.targets_length}
+    return Data(run.task, train, tuple(tasks), vocabulary, lengths)
+
+
+def _plan(run: Run, rates: TaskRates, parts: Mapping[str, Dataset]) -> MixingPlan:
+    """The draws of a mixture. Raises DataError where they end before the run does."""
+    assert isinstance(run.task, Mixture)
+    limits = [
+        UNLIMITED if epochs is None else epochs * parts[name].num_examples
+        for name, epochs in zip(rates.names, rates.epochs, strict=True)
+    ]
+    plan = plan_of(rates.rates, limits, stop=run.task.stop, seed=run.seed, names=rates.names)
+    if plan.end is not None and plan.end < run.steps * run.batch_size:
+        raise DataError(
+            f"the mixture {run.task.name!r} ends after {plan.end:,} examples, when its epochs are used up, and "
+            f"{run.steps:,} steps of {run.batch_size} take {run.steps * run.batch_size:,}: lower --steps to "
+            f"{plan.end // run.batch_size}, or give its tasks more epochs"
+        )
+    return plan
+
+
+def size_of(part: Dataset) -> Size:
+    """What rates may go by: examples as the run draws them, and characters and tokens as the store counted them."""
+    counts = part.store.meta["counts"]
+    tokens = sum(column["tokens"] for column in counts["columns"].values())
+    return Size(part.num_examples, counts["characters"], tokens)
 
 
 def store_directories(task: Task, directory: Path) -> dict[Split, Path]:
@@ -168,7 +178,7 @@ def store_directories(task: Task, directory: Path) -> dict[Split, Path]:
     return {split: base / split for split in splits}
 
 
-def _examples_of(task: Task, stores: dict[str, Store], vocabulary: Vocabulary) -> dict[str, Examples]:
+def _examples_of(task: Task, stores: Mapping[Split, Store], vocabulary: Vocabulary) -> dict[Split, Examples]:
     objective = task.objective
     if isinstance(objective, SpanCorruption):
         return {split: SpanExamples(store, objective, vocabulary) for split, store in stores.items()}
@@ -180,13 +190,13 @@ def _check_vocabulary_fits(run: Run, vocabulary: Vocabulary) -> None:
     highest = max(vocabulary.size - 1, *vocabulary.sentinels) if vocabulary.sentinels else vocabulary.size - 1
     if highest >= run.model.vocab_size:
         raise DataError(
-            f"the vocabulary of task {run.task.name!r} has ids up to {highest}, but the model's embedding has "
+            f"the vocabulary of {run.task.name!r} has ids up to {highest}, but the model's embedding has "
             f"{run.model.vocab_size} rows: set model.vocab_size to at least {highest + 1} (a multiple of 128 is fast), "
             "or choose the vocabulary that belongs to this model"
         )
 
 
-def _check_enough(task: Task, stores: dict[str, Store], examples: dict[str, Examples]) -> None:
+def _check_enough(task: Task, stores: Mapping[Split, Store], examples: Mapping[Split, Examples]) -> None:
     train = examples["train"]
     if isinstance(train, SpanExamples) and stores["train"].num_tokens < train.raw_length:
         raise DataError(

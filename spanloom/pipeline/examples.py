@@ -1,5 +1,6 @@
 """Examples of a store by number, a block at a time: span-corrupted text, and pairs as they come."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from spanloom.pipeline.chunks import chunks_of
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.store import Store
 from spanloom.settings.task import SpanCorruption, Supervised
+from spanloom.tasks.heldout import Split
 from spanloom.tasks.span_corruption import corrupt_block, lengths_of
 from spanloom.tasks.span_lengths import noise_counts
 from spanloom.vocabularies.vocabulary import Vocabulary
@@ -112,7 +114,7 @@ class Widths:
     targets: int
 
 
-def widths_of(stores: dict[str, Store], objective: Supervised) -> Widths:
+def widths_of(stores: Mapping[Split, Store], objective: Supervised) -> Widths:
     """The widths asked for, or those of the longest rows of all parts of the data.
 
     Raises DataError, with their number and the longest, if rows exceed a width asked for and are not to be trimmed.
@@ -129,7 +131,7 @@ def widths_of(stores: dict[str, Store], objective: Supervised) -> Widths:
     return Widths(**widths)
 
 
-def _refuse_too_long(stores: dict[str, Store], name: str, width: int, longest: int) -> None:
+def _refuse_too_long(stores: Mapping[Split, Store], name: str, width: int, longest: int) -> None:
     counts = {
         split: int(np.count_nonzero(store.columns[name].lengths() + 1 > width)) for split, store in stores.items()
     }

@@ -12,6 +12,8 @@ from spanloom.tasks.heldout import Split
 
 _END = b"\xff"  # which no UTF-8 has
 _HASHED = 256  # documents hashed at a time: enough for short ones, few enough for long ones
+_NO_CHARACTER = bytes([*range(0x80, 0xC0), *_END])
+"""Bytes that begin no character of UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,20 @@ class Group:
     def text_hash(self) -> str:
         """SHA-256 of the text, field by field, each document ended by a byte that no UTF-8 has; in hexadecimal."""
         digest = hashlib.sha256()
+        for joined in self._joined():
+            digest.update(joined)
+            digest.update(_END)
+        return digest.hexdigest()
+
+    def characters(self) -> int:
+        """Characters of the text."""
+        return sum(len(joined.translate(None, _NO_CHARACTER)) for joined in self._joined())
+
+    def _joined(self) -> Iterator[bytes]:
         for field in sorted(self.documents):
             texts = self.documents[field]
             for start in range(0, len(texts), _HASHED):
-                digest.update(_END.join(texts[start : start + _HASHED]))
-                digest.update(_END)
-        return digest.hexdigest()
+                yield _END.join(texts[start : start + _HASHED])
 
     def pieces(self, size: int) -> Iterator[Documents]:
         """The documents some at a time, about `size` bytes of text each."""

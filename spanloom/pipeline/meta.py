@@ -16,7 +16,14 @@ _BLOCK = 2**20
 
 
 def shard_entry(
-    path: Path, columns: Mapping[str, Ragged], unk_id: int, *, examples: int, text_bytes: int, text_hash: str
+    path: Path,
+    columns: Mapping[str, Ragged],
+    unk_id: int,
+    *,
+    examples: int,
+    text_bytes: int,
+    characters: int,
+    text_hash: str,
 ) -> dict[str, Any]:
     """Description of one written shard."""
     return {
@@ -25,6 +32,7 @@ def shard_entry(
         "sha256": file_hash(path),
         "examples": examples,
         "text_bytes": text_bytes,
+        "characters": characters,
         "text_sha256": text_hash,
         "columns": {name: _column_counts(column, unk_id) for name, column in columns.items()},
     }
@@ -69,6 +77,7 @@ def total_counts(entries: Iterable[Mapping[str, Any]], names: Iterable[str]) -> 
     return {
         "examples": sum(entry["examples"] for entry in entries),
         "text_bytes": sum(entry["text_bytes"] for entry in entries),
+        "characters": sum(entry["characters"] for entry in entries),
         "columns": columns,
     }
 

@@ -74,6 +74,7 @@ class ShardMaker:
             self.vocabulary.unk_id,
             examples=group.examples,
             text_bytes=group.text_bytes,
+            characters=group.characters(),
             text_hash=text_hash,
         )
         self.describe(entry_path, entry)

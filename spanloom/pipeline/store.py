@@ -44,8 +44,8 @@ class Store:
     directory: Path
     """Where its files stand."""
     meta: dict[str, Any]
-    """fingerprint, counts (examples, text_bytes; of each column rows, tokens, unknown, longest, histogram), shards,
-    report."""
+    """fingerprint, counts (examples, text_bytes, characters; of each column rows, tokens, unknown, longest, histogram),
+    shards, report."""
     columns: dict[str, Column]
     """Token ids by column."""
 

@@ -39,8 +39,8 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
         vocabulary = vocabulary_inside(checkpoint, run)
     except CheckpointError as error:
         raise SettingsError(f"--start: {error}") from error
-    if isinstance(vocabulary, SentencePiece) and isinstance(run.task.vocabulary, SentencePiece):
-        vocabulary = replace(vocabulary, path=_same_file(run.task.vocabulary.path, Path(vocabulary.path)))
+    if isinstance(vocabulary, SentencePiece) and isinstance(run.vocabulary, SentencePiece):
+        vocabulary = replace(vocabulary, path=_same_file(run.vocabulary.path, Path(vocabulary.path)))
     return run.model, vocabulary
 
 

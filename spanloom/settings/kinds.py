@@ -2,10 +2,11 @@
 
 import dataclasses
 import re
+import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Union, get_args, get_origin
 
 from spanloom.settings.run import Run
 
@@ -31,11 +32,17 @@ def parts(cls: type = Run, prefix: str = "") -> Iterator[Part]:
     hints = typing.get_type_hints(cls)
     for f in dataclasses.fields(cls):
         hint = hints[f.name]
-        classes = [c for c in (get_args(hint) or (hint,)) if isinstance(c, type) and dataclasses.is_dataclass(c)]
+        kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        classes = [c for c in kinds if isinstance(c, type) and dataclasses.is_dataclass(c)]
         if classes:
             yield Part(prefix + f.name, {kind_name(c): c for c in classes})
             for inner in classes:
                 yield from parts(inner, f"{prefix}{f.name}.")
+
+
+def holds_settings(hint: Any) -> bool:
+    """Whether a field of this type is a list of settings, such as the parts of a mixture: no flag can say those."""
+    return get_origin(hint) is tuple and any(dataclasses.is_dataclass(kind) for kind in get_args(hint))
 
 
 def all_fields() -> dict[str, tuple[str, ...]]:

@@ -1,6 +1,7 @@
 """What a run mixes: tasks and mixtures of tasks with rates, as settings."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from spanloom.settings.task import Task
@@ -72,3 +73,21 @@ class Mixture:
     stop: Stop = "last"
     """When the data end: never; with the first task that has used up its epochs (as in SeqIO); or with the last, after
     tasks have dropped out one by one. Tasks without epochs never end."""
+
+
+def tasks_of(data: Task | Mixture) -> tuple[Task, ...]:
+    """Every task once, by name, in the order of first mention."""
+    if isinstance(data, Task):
+        return (data,)
+    found: dict[str, Task] = {}
+    for part in data.parts:
+        for task in tasks_of(part.part):
+            found.setdefault(task.name, task)
+    return tuple(found.values())
+
+
+def map_tasks(data: Task | Mixture, change: Callable[[Task], Task]) -> Task | Mixture:
+    """The same data with every task changed."""
+    if isinstance(data, Task):
+        return change(data)
+    return replace(data, parts=tuple(replace(part, part=map_tasks(part.part, change)) for part in data.parts))

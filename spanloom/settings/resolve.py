@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
+from spanloom.settings.mixture import Mixture, map_tasks
 from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear, Rsqrt, factor_problems
 from spanloom.settings.ranges import number_problems
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
-from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, TextFiles
+from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 
 _BYTE_IDS = 259  # 3 special ids and 256 bytes
@@ -33,18 +34,25 @@ def resolve(run: Run) -> Run:
     evaluation = run.eval
     if evaluation.batch_size is None:
         evaluation = replace(evaluation, batch_size=run.batch_size)
-    task, objective = run.task, run.task.objective
-    if isinstance(objective, SpanCorruption) and objective.separator is None:
-        separator: Literal["eos", "none"] = "none" if objective.concat_documents else "eos"
-        task = replace(task, objective=replace(objective, separator=separator))
-    return replace(run, task=task, schedule=schedule, eval=evaluation)
+    return replace(run, task=map_tasks(run.task, _with_separator), schedule=schedule, eval=evaluation)
+
+
+def _with_separator(task: Task) -> Task:
+    objective = task.objective
+    if not isinstance(objective, SpanCorruption) or objective.separator is not None:
+        return task
+    separator: Literal["eos", "none"] = "none" if objective.concat_documents else "eos"
+    return replace(task, objective=replace(objective, separator=separator))
 
 
 def _problems(run: Run) -> Iterator[str]:
     yield from _numbers(run)
     yield from _names(run)
     yield from _model_problems(run)
-    yield from _task_problems(run)
+    yield from _vocabulary_problems(run)
+    for task in run.tasks:
+        where = f"in {task.name!r}, " if isinstance(run.task, Mixture) else ""
+        yield from (where + problem for problem in _task_problems(task))
     yield from _schedule_problems(run)
 
 
@@ -60,24 +68,25 @@ def _numbers(run: Run) -> Iterator[str]:
         yield f"loss.normalizer is {run.loss.normalizer}: a number must be above 0"
 
 
-def _at_least(least: int, run: Run, *fields: str) -> Iterator[str]:
+def _at_least(least: int, settings: Any, *fields: str, where: str = "") -> Iterator[str]:
     for name in fields:
-        value: Any = run
+        value = settings
         for part in name.split("."):
             value = getattr(value, part)
         if value < least:
             hint = " (to do it never, give a number above steps)" if name.endswith(".every") else ""
-            yield f"{name} is {value}: must be {least} or more{hint}"
+            yield f"{where}{name} is {value}: must be {least} or more{hint}"
 
 
 def _names(run: Run) -> Iterator[str]:
-    for field, name in (("name", run.name), ("task.name", run.task.name)):
+    tasks = [("task.name", task.name) for task in run.tasks]
+    for field, name in [("name", run.name), ("task.name", run.task.name), *tasks]:
         if not name or "/" in name or "\\" in name or name.startswith("."):
             yield f"{field} is {name!r}: it names files, so it must not be empty, hold a slash or begin with a dot"
 
 
 def _model_problems(run: Run) -> Iterator[str]:
-    model, vocabulary = run.model, run.task.vocabulary
+    model = run.model
     yield from _at_least(1, run, "model.vocab_size", "model.d_model", "model.d_ff", "model.num_heads", "model.d_kv")
     yield from _at_least(1, run, "model.num_encoder_layers", "model.num_decoder_layers")
     if not 0 <= model.dropout < 1:
@@ -91,6 +100,19 @@ def _model_problems(run: Run) -> Iterator[str]:
             f"model.relative_position_max_distance is {model.relative_position_max_distance}: must be above half "
             f"of the {model.relative_position_buckets} buckets"
         )
+
+
+def _vocabulary_problems(run: Run) -> Iterator[str]:
+    if not run.tasks:
+        yield "task.parts is empty: a mixture needs at least one task"
+        return
+    model, vocabulary = run.model, run.vocabulary
+    for task in run.tasks:
+        if task.vocabulary != vocabulary:
+            yield (
+                f"task {task.name!r} has another vocabulary than {run.tasks[0].name!r}: one model has one embedding, "
+                "so all tasks of a mixture share theirs"
+            )
     if isinstance(vocabulary, SentencePiece) and not vocabulary.path.strip():
         yield "task.vocabulary.path is empty: name a SentencePiece model file"
     if isinstance(vocabulary, Bytes):
@@ -104,8 +126,8 @@ def _model_problems(run: Run) -> Iterator[str]:
             )
 
 
-def _task_problems(run: Run) -> Iterator[str]:
-    source, objective = run.task.source, run.task.objective
+def _task_problems(task: Task) -> Iterator[str]:
+    source, objective = task.source, task.objective
     if isinstance(source, TextFiles | PairFiles) and not source.files:
         yield "task.source.files is empty: name at least one file or glob (--text or --data on the command line)"
     kept_out = isinstance(source, PythonDocs) or not source.heldout_files
@@ -119,14 +141,14 @@ def _task_problems(run: Run) -> Iterator[str]:
             yield f"task.objective.noise_density is {objective.noise_density}: must be above 0 and below 1"
         if objective.mean_span_length < 1:
             yield f"task.objective.mean_span_length is {objective.mean_span_length}: must be 1 or more"
-        yield from _at_least(1, run, "task.objective.inputs_length")
-        yield from _at_least(0, run, "task.objective.concat_documents")
+        yield from _at_least(1, task, "objective.inputs_length", where="task.")
+        yield from _at_least(0, task, "objective.concat_documents", where="task.")
     if isinstance(objective, Supervised):
         if not isinstance(source, PairFiles):
             yield "task: the Supervised objective needs pairs (PairFiles); plain text goes with SpanCorruption"
         for field in ("inputs_length", "targets_length"):
             if getattr(objective, field) is not None:
-                yield from _at_least(2, run, f"task.objective.{field}")
+                yield from _at_least(2, task, f"objective.{field}", where="task.")
 
 
 def _schedule_problems(run: Run) -> Iterator[str]:

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from spanloom.settings.mixture import Mixture, tasks_of
 from spanloom.settings.model import Model
 from spanloom.settings.optimizer import Adafactor, Optimizer, Rsqrt, Schedule
 from spanloom.settings.task import Task
+from spanloom.settings.vocabulary import Vocabulary
 
 Normalizer = Literal["sum", "real_tokens", "all_tokens", "sequences"] | float
 
@@ -77,7 +79,7 @@ class Run:
 
     name: str
     """Name of the run."""
-    task: Task
+    task: Task | Mixture
     """What to learn from."""
     model: Model
     """What to train."""
@@ -106,6 +108,16 @@ class Run:
     """Logging."""
     after: After = field(default_factory=After)
     """After the last step."""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Every task that the run learns from, once."""
+        return tasks_of(self.task)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary that all tasks share."""
+        return self.tasks[0].vocabulary
 
     def resolve(self) -> "Run":
         """The run with every value that follows from others filled in; see `spanloom.settings.resolve`.

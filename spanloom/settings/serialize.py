@@ -62,7 +62,7 @@ def _read(hint: Any, value: Any, where: str) -> Any:
 
 def _read_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
     classes = tuple(k for k in kinds if isinstance(k, type) and dataclasses.is_dataclass(k))
-    if classes and value is not None:
+    if classes and isinstance(value, dict):
         return _read_dataclass(classes, value, where)
     errors = []
     for kind in kinds:

@@ -83,7 +83,7 @@ def read_facts_and_arrays(path: Path) -> tuple[Facts, dict[str, Any]]:
 
 def vocabulary_inside(path: Path, run: Run) -> vocabulary_settings.Vocabulary:
     """The vocabulary's settings, pointing at the files inside the checkpoint."""
-    settings = run.task.vocabulary
+    settings = run.vocabulary
     if isinstance(settings, vocabulary_settings.SentencePiece):
         files = sorted((path / VOCABULARY).iterdir()) if (path / VOCABULARY).is_dir() else []
         if len(files) != 1:

@@ -1,12 +1,14 @@
 """How good a finished run is: what was measured of its last checkpoint, kept beside it and measured only once.
 
-OUT/results.json holds the results under a hash of all that decides them; OUT/metrics.jsonl gets their numbers.
+OUT/results.json holds the results (of a mixture, a file for each task) under a hash of all that decides them;
+OUT/metrics.jsonl gets their numbers.
 """
 
 import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 from spanloom import __version__
 from spanloom.conversion.trained_model import TrainedModel
@@ -19,31 +21,40 @@ from spanloom.training.facts import read_facts, vocabulary_of
 from spanloom.training.integrity import MANIFEST
 from spanloom.training.loggers import METRICS_FILE, MetricsFile
 
-RESULTS_FILE = "results.json"
 
-
-def results_of(run: Run, directory: Path, checkpoint: Path, model: Callable[[], TrainedModel]) -> Results:
-    """Results of `checkpoint`, the last of the run in `directory`, whose lock must be held; their text may say that
-    there are none, and why.
+def results_of(run: Run, directory: Path, checkpoint: Path, model: Callable[[], TrainedModel]) -> dict[str, Results]:
+    """Results by task of `checkpoint`, the last of the run in `directory`, whose lock must be held; the text of one
+    without a name may say that there are none, and why.
 
     `model` reads the checkpoint; it is not called while checkpoint, data and settings are what was measured before.
     """
     facts = read_facts(checkpoint)
     data = open_data(run, directory, vocabulary=vocabulary_of(checkpoint, facts), warn=lambda text: None)  # said before
     if facts.content and data.content != facts.content:
-        return Results("the text has changed since the run learnt from it, so nothing is measured on it")
-    if data.heldout is None:
-        return Results("nothing was held out of training, so there is nothing to measure the model on")
-    path, key = directory / RESULTS_FILE, _key(run, checkpoint, data)
-    results = read_results(path, key)
+        return {"": Results("the text has changed since the run learnt from it, so nothing is measured on it")}
+    if not data.heldout:
+        return {"": Results("nothing was held out of training, so there is nothing to measure the model on")}
+    key, found = _key(run, checkpoint, data), {}
     with contextlib.closing(MetricsFile(directory / METRICS_FILE, facts.step)) as metrics:
-        if results is None:
-            logged = _logged(directory / METRICS_FILE, run.task.name, facts.step)
-            results = measure(run, data, model().model, model().params, logged)
-            write_results(path, key, results)
-        if results.kind:
-            metrics.write(results.kind, facts.step, {"task": run.task.name, **results.values})
-    return results
+        for one in data.tasks:
+            if one.heldout is None:
+                continue
+            name = one.task.name
+            path = directory / results_file(name if len(data.tasks) > 1 else "")
+            results = read_results(path, key)
+            if results is None:
+                logged = _logged(directory / METRICS_FILE, name, facts.step)
+                results = measure(run, data, one, model().model, model().params, logged)
+                write_results(path, key, results)
+            if results.kind:
+                metrics.write(results.kind, facts.step, {"task": name, **results.values})
+            found[name] = results
+    return found
+
+
+def results_file(task: str) -> str:
+    """Name of the file that keeps the results of a task; an only task is not named."""
+    return f"results-{quote(task, safe=' ')}.json" if task else "results.json"
 
 
 def _key(run: Run, checkpoint: Path, data: Data) -> str:

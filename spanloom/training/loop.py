@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+import statistics
 from collections.abc import Collection
 from pathlib import Path
 
@@ -121,7 +122,7 @@ def train(
         write_run(run, directory)  # not before: settings that fail with their data bind nobody
         metrics_file = MetricsFile(directory / METRICS_FILE, first_step)
         stack.callback(metrics_file.close)
-        if first_step >= run.steps and (not data.heldout or metrics_file.has("eval", run.task.name, first_step)):
+        if first_step >= run.steps and all(metrics_file.has("eval", task, first_step) for task in data.heldout):
             display.say(f"all {run.steps:,} steps are done; to train on, raise --steps")
             return True
 
@@ -160,22 +161,28 @@ def train(
         logger.write("start", first_step, {"parameters": num_params(specs), "peak_flops": speeds.peak, **machine})
 
         def evaluate(step: int, saved: Path | None = None) -> float | None:
-            """Held-out loss at `step`, written down, with the checkpoint `saved` of that step too if it is there.
+            """Held-out loss of each task at `step`, written down; their mean, with the checkpoint `saved` of that step
+            too if it is there.
 
-            None if there is no held-out part, it was measured already, or a stop was asked for.
+            None if there is no held-out part, all was measured already, or a stop was asked for.
             """
-            if data.heldout is None or metrics_file.has("eval", run.task.name, step):
+            if all(metrics_file.has("eval", task, step) for task in data.heldout):
                 return None
-            batches = data.heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
-            try:
-                values = heldout_metrics(heldout_step, state.params, stop.until_requested(batches))
-            except Stopped:
-                return None  # the next start makes up for it
+            measured = {}
+            for task, heldout in data.heldout.items():
+                batches = heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
+                try:
+                    measured[task] = heldout_metrics(heldout_step, state.params, stop.until_requested(batches))
+                except Stopped:
+                    return None  # the next start makes up for it
+            for task, values in measured.items():
+                if not metrics_file.has("eval", task, step):
+                    logger.write("eval", step, {"task": task, **values})
+            loss = statistics.fmean(values["heldout_loss"] for values in measured.values())
             if saved:
-                add_heldout_loss(saved, values["heldout_loss"])
-            logger.write("eval", step, {"task": run.task.name, **values})
-            say_heldout(display, step, values)
-            return values["heldout_loss"]
+                add_heldout_loss(saved, loss)
+            say_heldout(display, step, measured)
+            return loss
 
         # ---- Train, check the first loss, evaluate, save -------------------------------------------------------------
         if first_step and (first_step % run.eval.every == 0 or first_step >= run.steps):

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Collection
 from pathlib import Path
 
-from spanloom.pipeline.data import PARTS, VOCABULARY, Data, store_directories
+from spanloom.pipeline.data import VOCABULARY, Data, in_words, part_name, store_directories
 from spanloom.pipeline.same_text import changed_texts
 from spanloom.pipeline.shards import DamagedStoreError
 from spanloom.pipeline.store import Store, open_store
@@ -17,9 +17,10 @@ from spanloom.training.facts import Facts, vocabulary_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
 
-TEXT_SETTINGS = ("task.source", "task.vocabulary", "task.version", "task.objective.separator")
+TEXT_SETTINGS = ("task.source", "task.vocabulary", "task.version", "task.objective.separator", "task.parts")
 """Settings that decide the text and its tokens: whoever changed one, and had it accepted, expects other data."""
-TEXT = "task.source.files"
+_TEXT = ("task.source.files", "task.parts")
+"""What is accepted where changed text is: of a task, of a mixture."""
 PUT_BACK = "Put the files back as they were"
 
 
@@ -34,7 +35,7 @@ def vocabulary_for(checkpoint: Path, facts: Facts, run: Run, accepted: Collectio
     Raises ChangedDataError if the file holds another one, CheckpointError if the checkpoint is damaged, and
     VocabularyError.
     """
-    wanted, had = run.task.vocabulary, facts.run.task.vocabulary
+    wanted, had = run.vocabulary, facts.run.vocabulary
     if wanted != had:
         return build(wanted)
     kept = vocabulary_of(checkpoint, facts)
@@ -57,17 +58,20 @@ def refuse_changed_text(checkpoint: Path, facts: Facts, run: Run, directory: Pat
 
     Only where these still hold what the checkpoint learnt from: others are nothing to lose. Nothing is written.
     """
-    if _asked_for(facts, run) or within(TEXT, accepted):
+    if _asked_for(facts, run) or _accepts_text(accepted):
         return
-    stores: dict[Split, Store] = {}
-    for split, place in store_directories(run.task, directory).items():
-        with contextlib.suppress(FileNotFoundError, DamagedStoreError, KeyError, TypeError):
-            store = open_store(place)
-            if store.content == facts.content.get(split):
-                stores[split] = store
-    changed = changed_texts(run.task, stores)
+    changed = []
+    for task in run.tasks:
+        stores: dict[Split, Store] = {}
+        for split, place in store_directories(task, directory).items():
+            with contextlib.suppress(FileNotFoundError, DamagedStoreError, KeyError, TypeError):
+                store = open_store(place)
+                if store.content == facts.content.get(part_name(run.task, task, split)):
+                    stores[split] = store
+        found = changed_texts(task, stores)
+        changed += [part_name(run.task, task, split) for split in stores if split in found]
     if changed:
-        raise _refusal(checkpoint, [part for part in PARTS if part in changed], PUT_BACK)
+        raise _refusal(checkpoint, changed, PUT_BACK)
 
 
 def changed_parts(checkpoint: Path, facts: Facts, run: Run, data: Data, accepted: Collection[str]) -> list[str]:
@@ -78,13 +82,17 @@ def changed_parts(checkpoint: Path, facts: Facts, run: Run, data: Data, accepted
     if not facts.content:
         return []  # written before checkpoints kept it
     now = data.content
-    found = [part for part in PARTS if facts.content.get(part) != now.get(part)]
+    found = [part for part in {**facts.content, **now} if facts.content.get(part) != now.get(part)]
     if VOCABULARY in found:
         found = [VOCABULARY]  # the hashes of the texts depend on it
-    field = "task.vocabulary.path" if VOCABULARY in found else TEXT
-    if found and not _asked_for(facts, run) and not within(field, accepted):
+    is_accepted = within("task.vocabulary.path", accepted) if VOCABULARY in found else _accepts_text(accepted)
+    if found and not _asked_for(facts, run) and not is_accepted:
         raise _refusal(checkpoint, found, PUT_BACK)
     return found
+
+
+def _accepts_text(accepted: Collection[str]) -> bool:
+    return any(within(field, accepted) for field in _TEXT)
 
 
 def _asked_for(facts: Facts, run: Run) -> bool:
@@ -96,9 +104,11 @@ def _asked_for(facts: Facts, run: Run) -> bool:
 
 def _refusal(checkpoint: Path, parts: list[str], fix: str) -> ChangedDataError:
     check_intact(checkpoint)  # what is compared with comes from there
-    names = " and ".join(PARTS[part] for part in parts)
+    names = " and ".join(map(in_words, parts))
+    text = "task.source" if {"train", "heldout"} & {*parts} else "task.parts"
+    field = "task.vocabulary" if VOCABULARY in parts else text
     return ChangedDataError(
         f"the data are not those that {checkpoint} was trained on, although the settings are the same: {names} "
         f"changed. {fix}; or go on from that checkpoint in a new directory with --fork NEW_DIR; or change this run "
-        f"from here on with --accept-change {'task.vocabulary' if VOCABULARY in parts else 'task.source'}"
+        f"from here on with --accept-change {field}"
     )

@@ -1,11 +1,11 @@
 """What a run tells its user in words, one function for each occasion."""
 
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from spanloom.pipeline.data import PARTS, Data
+from spanloom.pipeline.data import Data, in_words
 from spanloom.settings.compare import changes, within
 from spanloom.settings.kinds import kind_name
 from spanloom.settings.run import Run
@@ -24,33 +24,46 @@ MOST_EPOCHS = 4
 
 def say_data(display: Display, run: Run, data: Data) -> None:
     """How the text was read, and what became of it."""
-    for split, report in data.reports.items():
-        name = "held-out" if split == "heldout" else split
-        display.say(f"data: {name} part of {run.task.name}: {report.describe()}".replace("\n", "\n  "))
-    heldout = f", {data.heldout.num_examples:,} held out" if data.heldout else ", none held out"
-    epochs = run.steps * run.batch_size / data.train.num_examples
+    for one in data.tasks:
+        for split, report in one.reports.items():
+            name = "held-out" if split == "heldout" else split
+            display.say(f"data: {name} part of {one.task.name}: {report.describe()}".replace("\n", "\n  "))
+    for one in data.tasks if len(data.tasks) > 1 else ():
+        draws = one.rate * run.steps * run.batch_size
+        display.say(
+            f"data: {one.task.name}: {one.rate:.2%} of the examples, {one.train.num_examples:,} there are, "
+            f"{times(draws / one.train.num_examples)} epochs"
+        )
+    examples = data.train.num_examples
+    held_out = sum(part.num_examples for part in data.heldout.values())
+    heldout = f", {held_out:,} held out" if data.heldout else ", none held out"
+    epochs = run.steps * run.batch_size / examples
     display.say(
-        f"data: {data.train.num_examples:,} training examples of {data.lengths['encoder']} + "
+        f"data: {examples:,} training examples of {data.lengths['encoder']} + "
         f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size} are {times(epochs)} epochs"
     )
-    _warn_of_repeats(display, run, data.train.num_examples)
+    _warn_of_repeats(display, run, data)
     _warn_of_idle_rows(display, run, data.vocabulary)
 
 
-def _warn_of_repeats(display: Display, run: Run, examples: int) -> None:
+def _warn_of_repeats(display: Display, run: Run, data: Data) -> None:
     """That a batch, or the whole run, sees the same examples again and again."""
-    epochs = run.steps * run.batch_size / examples
+    examples = data.train.num_examples
     if run.batch_size > examples:
         display.warn(
             f"one batch takes {run.batch_size:,} examples and there are {examples:,}: every batch holds each of them "
             f"{times(run.batch_size / examples)} times. More data helps, or a smaller --batch-size "
             f"(at most {examples:,})"
         )
-    elif epochs > MOST_EPOCHS and isinstance(run.task.objective, SpanCorruption):
-        display.warn(
-            f"every text is read {times(epochs)} times, masked anew each time: beyond about {MOST_EPOCHS} readings the "
-            "same text teaches less and less. More text helps, or fewer --steps; watch the held-out loss"
-        )
+        return
+    for one in data.tasks:
+        epochs = one.rate * run.steps * run.batch_size / one.train.num_examples
+        if epochs > MOST_EPOCHS and isinstance(one.task.objective, SpanCorruption):
+            display.warn(
+                f"every text of {one.task.name} is read {times(epochs)} times, masked anew each time: beyond about "
+                f"{MOST_EPOCHS} readings the same text teaches less and less. More text helps, a lower rate, or fewer "
+                "--steps; watch the held-out loss"
+            )
 
 
 def _warn_of_idle_rows(display: Display, run: Run, vocabulary: Vocabulary) -> None:
@@ -60,7 +73,7 @@ def _warn_of_idle_rows(display: Display, run: Run, vocabulary: Vocabulary) -> No
     if run.start or idle <= ids:
         return  # weights that exist have the rows that they have
     numbers = idle * run.model.d_model * (1 if run.model.tie_embeddings else 2)
-    named = " or a size made for bytes (--model byt5_small)" if isinstance(run.task.vocabulary, Bytes) else ""
+    named = " or a size made for bytes (--model byt5_small)" if isinstance(run.vocabulary, Bytes) else ""
     display.warn(
         f"the vocabulary has {ids:,} ids and the embedding {run.model.vocab_size:,} rows: {idle:,} of them are never "
         f"used ({amount(numbers)} parameters with the head). Take --model.vocab-size {-(-ids // 128) * 128}{named}"
@@ -99,7 +112,7 @@ def say_resume(display: Display, facts: Facts, run: Run, parts: list[str], diffe
     for change in found:
         display.warn(f"changed since that checkpoint: {change}")
     if parts:
-        names = " and ".join(PARTS[part] for part in parts)
+        names = " and ".join(map(in_words, parts))
         display.warn(
             f"other data than that checkpoint was trained on: {names} changed; accepted, so the run learns from these "
             f"after step {facts.step:,}"
@@ -120,10 +133,14 @@ def say_first_loss(display: Display, first: FirstLoss) -> None:
         display.warn(warning)
 
 
-def say_heldout(display: Display, step: int, values: Mapping[str, Any]) -> None:
-    """One held-out evaluation."""
-    loss = values["heldout_loss"]
-    display.say(f"step {step}  held-out loss {loss:.4f} nats a target token ({loss / math.log(2):.3f} bits)")
+def say_heldout(display: Display, step: int, measured: Mapping[str, Mapping[str, float]]) -> None:
+    """One held-out evaluation, of each task."""
+    losses = {task: values["heldout_loss"] for task, values in measured.items()}
+    loss = statistics.fmean(losses.values())
+    mean = f", the mean of {len(losses)} tasks" if len(losses) > 1 else ""
+    display.say(f"step {step}  held-out loss {loss:.4f} nats a target token ({loss / math.log(2):.3f} bits){mean}")
+    if mean:
+        display.say("  " + ", ".join(f"{task} {loss:.4f}" for task, loss in losses.items()))
 
 
 def saved_sayer(display: Display, directory: Path) -> Callable[[int, int, float], None]:

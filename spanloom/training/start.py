@@ -93,7 +93,7 @@ def load_start(run: Run) -> Start:
         params, notes = imported.params, imported.notes
         description = f"weights of the Hugging Face folder {found.path}, optimizer fresh"
     fitting = unflatten(run.model, {name: jnp.asarray(leaf, jnp.float32) for name, leaf in flatten(params).items()})
-    warnings = vocabulary_warnings(Path(str(run.start)), found.vocabulary, run.task.vocabulary)
+    warnings = vocabulary_warnings(Path(str(run.start)), found.vocabulary, run.vocabulary)
     return Start(fitting, description, (*notes, *warnings, *untrained_sentinels(found, run)))
 
 
@@ -189,10 +189,11 @@ def untrained_sentinels(found: Found, run: Run) -> list[str]:
 
 def _spans(run: Run) -> int:
     """Sentinels that a run uses: spans in an example, 0 for pairs."""
-    objective = run.task.objective
-    if not isinstance(objective, SpanCorruption):
-        return 0
-    return span_lengths(objective.inputs_length, objective.noise_density, objective.mean_span_length).num_spans
+    masked = [task.objective for task in run.tasks if isinstance(task.objective, SpanCorruption)]
+    return max(
+        (span_lengths(one.inputs_length, one.noise_density, one.mean_span_length).num_spans for one in masked),
+        default=0,
+    )
 
 
 def _sentinel_flags(vocabulary: Vocabulary) -> str:

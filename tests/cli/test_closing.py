@@ -15,7 +15,7 @@ from spanloom.settings.run import After, Checkpoints, Evaluation
 from spanloom.settings.task import PairFiles, Supervised, Task
 from spanloom.training import checkpoint_paths, read_model
 from spanloom.training import finished as finished_runs
-from spanloom.training.finished import RESULTS_FILE
+from spanloom.training.finished import results_file
 from spanloom.training.loop import train
 
 AFTER = After(fills=2, export=False)
@@ -60,7 +60,7 @@ def close(run, directory, capsys):
 
 def test_the_second_time_nothing_is_measured(finished, calls, capsys):
     run, directory = finished
-    (directory / RESULTS_FILE).unlink(missing_ok=True)
+    (directory / results_file("")).unlink(missing_ok=True)
     first = close(run, directory, capsys)
     assert calls == ["read", "measure"]
     assert "bigram model" in first
@@ -79,7 +79,7 @@ def test_what_is_damaged_or_absent_is_measured_anew(finished, calls, capsys, con
     run, directory = finished
     first = close(run, directory, capsys)
     calls.clear()
-    path = directory / RESULTS_FILE
+    path = directory / results_file("")
     path.unlink()
     if content is not None:
         path.write_bytes(content)
@@ -109,7 +109,7 @@ def test_other_weights_of_the_same_step_are_measured(finished, calls, capsys, tm
     first = close(run, directory, capsys)
     other = replace(run, seed=5)
     assert train(other, tmp_path)
-    (tmp_path / RESULTS_FILE).write_bytes((directory / RESULTS_FILE).read_bytes())
+    (tmp_path / results_file("")).write_bytes((directory / results_file("")).read_bytes())
     calls.clear()
     assert close(other, tmp_path, capsys) != first
     assert calls == ["read", "measure"]
@@ -129,7 +129,7 @@ def test_damaged_metrics_are_measured_anew(finished, capsys, tmp_path, line):
     first = close(run, directory, capsys)
     copy = tmp_path / "copy"
     shutil.copytree(directory, copy)
-    (copy / RESULTS_FILE).unlink()
+    (copy / results_file("")).unlink()
     (copy / "metrics.jsonl").write_bytes(b'{"kind": "train", "step": 1, "loss": 1.0}\n' + line + b"\n")
     assert close(run, copy, capsys).partition("what to try next")[0] == first.partition("what to try next")[0]
 

@@ -4,7 +4,7 @@ import pytest
 
 from spanloom.evaluation.fill import Piece, coloured, fill_examples, pieces_of, plain, show, spans_of
 from spanloom.model.params import declare, initialize
-from spanloom.pipeline.data import TextExample
+from spanloom.pipeline.dataset import TextExample
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.short
 def measured(run, directory, logged=None):
     run = run.resolve()
     params = initialize(declare(run.model), jax.random.key(0))
-    return measure(run, open_data(run, directory), run.model, params, logged)
+    data = open_data(run, directory)
+    return measure(run, data, data.tasks[0], run.model, params, logged)
 
 
 @pytest.fixture
@@ -67,10 +68,11 @@ def test_targets_that_the_vocabulary_cannot_write_are_said(tmp_path, monkeypatch
     run = pairs(tmp_path).resolve()
     data = open_data(run, tmp_path)
     monkeypatch.setattr(data.vocabulary, "unk_id", int(data.vocabulary.encode("l")[0]), raising=False)
-    with_l = sum("l" in data.vocabulary.decode(data.heldout.raw(i)) for i in range(data.heldout.num_examples))
-    assert 0 < with_l < data.heldout.num_examples
+    heldout = data.tasks[0].heldout
+    with_l = sum("l" in data.vocabulary.decode(heldout.raw(i)) for i in range(heldout.num_examples))
+    assert 0 < with_l < heldout.num_examples
     params = initialize(declare(run.model), jax.random.key(0))
-    said = measure(run, data, run.model, params).text
+    said = measure(run, data, data.tasks[0], run.model, params).text
     assert f"  {with_l} of their targets hold what the vocabulary cannot write" in said
 
 
@@ -78,19 +80,27 @@ def test_targets_that_the_vocabulary_cannot_write_are_said(tmp_path, monkeypatch
 def test_heldout_batches_are_made_once_where_the_loop_measured_them(text_run, tmp_path, monkeypatch, known):
     run = replace(text_run, after=After(fills=0)).resolve()
     data = open_data(run, tmp_path)
-    tokens = float(sum(batch["decoder_loss_weights"].sum() for batch in data.heldout.eval_batches(run.batch_size)))
+    heldout = data.tasks[0].heldout
+    tokens = float(sum(batch["decoder_loss_weights"].sum() for batch in heldout.eval_batches(run.batch_size)))
     made = []
-    whole = type(data.heldout).eval_batches
-    monkeypatch.setattr(type(data.heldout), "eval_batches", lambda *args: made.append(1) or whole(*args))
+    whole = type(heldout).eval_batches
+    monkeypatch.setattr(type(heldout), "eval_batches", lambda *args: made.append(1) or whole(*args))
     logged = {"heldout_loss": 1.25, "heldout_text_loss": 1.5, "heldout_tokens": tokens}
-    measure(run, data, run.model, initialize(declare(run.model), jax.random.key(0)), logged if known else None)
+    measure(
+        run,
+        data,
+        data.tasks[0],
+        run.model,
+        initialize(declare(run.model), jax.random.key(0)),
+        logged if known else None,
+    )
     assert len(made) == (1 if known else 2)
 
 
 def test_targets_that_training_cuts_are_said_and_compared_whole(tmp_path):
     made = measured(pairs(tmp_path, targets_length=5, too_long="trim"), tmp_path)
-    data = open_data(pairs(tmp_path, targets_length=5, too_long="trim").resolve(), tmp_path)
-    long = sum(len(data.heldout.raw(i)) + 1 > 5 for i in range(data.heldout.num_examples))
-    assert 0 < long < data.heldout.num_examples
+    heldout = open_data(pairs(tmp_path, targets_length=5, too_long="trim").resolve(), tmp_path).tasks[0].heldout
+    long = sum(len(heldout.raw(i)) + 1 > 5 for i in range(heldout.num_examples))
+    assert 0 < long < heldout.num_examples
     assert f"  {long} of their targets were cut to 5 tokens for training; compared is with the whole ones" in made.text
     assert "longlong" in made.text

@@ -96,44 +96,44 @@ def test_every_epoch_sees_every_chunk_once_in_another_order_with_other_noise(dat
 
 
 def test_another_seed_is_another_order_and_other_noise_but_the_same_held_out_part(data, tmp_path):
-    files = data.train.store.meta["fingerprint"]["source_settings"]["files"]
+    files = data.tasks[0].train.store.meta["fingerprint"]["source_settings"]["files"]
     other = open_data(tiny_run(text_task(*files), seed=1), tmp_path)
     number = data.train.num_examples
     one, two = data.train.batch(0, number), other.train.batch(0, number)
     assert sorted(raw_texts(one, data.train)) == sorted(raw_texts(two, other.train))
     assert len(set(rows_of(one)) & set(rows_of(two))) < 0.1 * number
-    for ours, theirs in zip(data.heldout.eval_batches(4), other.heldout.eval_batches(4), strict=True):
+    for ours, theirs in zip(data.tasks[0].heldout.eval_batches(4), other.tasks[0].heldout.eval_batches(4), strict=True):
         same(ours, theirs)
 
 
 def test_held_out_batches_are_in_order_once_the_same_each_time_and_filled(data):
-    number = data.heldout.num_examples
-    whole = next(data.heldout.eval_batches(number))
+    number = data.tasks[0].heldout.num_examples
+    whole = next(data.tasks[0].heldout.eval_batches(number))
     for size in (1, 2, 3, number - 1, number, number + 5):
-        batches = list(data.heldout.eval_batches(size))
+        batches = list(data.tasks[0].heldout.eval_batches(size))
         assert len(batches) == -(-number // size)
         joined = {name: np.concatenate([batch[name] for batch in batches]) for name in whole}
         same({name: rows[:number] for name, rows in joined.items()}, whole)
         assert all(len(batch["decoder_loss_weights"]) == size for batch in batches)
         assert not joined["decoder_loss_weights"][number:].any()
-    assert len(list(data.heldout.eval_batches(1, max_batches=2))) == 2
+    assert len(list(data.tasks[0].heldout.eval_batches(1, max_batches=2))) == 2
 
 
 def test_texts_for_showing(data):
-    examples = data.heldout.text_examples(3)
-    assert len(examples) == min(3, data.heldout.num_examples)
+    examples = data.tasks[0].heldout.text_examples(3)
+    assert len(examples) == min(3, data.tasks[0].heldout.num_examples)
     for example in examples:
         assert example.inputs[-1] == example.targets[-1] == 1
         assert len(example.inputs) + len(example.targets) >= len(example.raw)
-    assert len(data.heldout.text_examples(10**6)) == data.heldout.num_examples
+    assert len(data.tasks[0].heldout.text_examples(10**6)) == data.tasks[0].heldout.num_examples
 
 
 @pytest.mark.short
 def test_python_docs_are_data(tmp_path):
     run = tiny_run(Task("docs", PythonDocs(), Bytes(), SpanCorruption(inputs_length=128, mean_span_length=20.0)))
     data = open_data(run, tmp_path)
-    assert data.train.num_examples > 1000 and data.heldout is not None and data.heldout.num_examples > 20
-    assert data.reports["train"].documents > data.reports["heldout"].documents > 0
+    assert data.train.num_examples > 1000 and data.heldout["docs"].num_examples > 20
+    assert data.tasks[0].reports["train"].documents > data.tasks[0].reports["heldout"].documents > 0
     assert sorted(path.name for path in (tmp_path / "stores" / "docs").iterdir() if path.is_dir()) == [
         "heldout",
         "train",
@@ -143,7 +143,7 @@ def test_python_docs_are_data(tmp_path):
 def test_pairs_are_shuffled_each_epoch(tmp_path, write_pairs):
     corpus = write_pairs([(f"in {i}", "out" * (i % 3)) for i in range(50)])
     data = open_data(tiny_run(pair_task(corpus)), tmp_path)
-    assert data.heldout is None
+    assert data.tasks[0].heldout is None
     assert data.lengths == {"encoder": 6, "decoder": 7}
     number = data.train.num_examples
     epochs = [rows_of(data.train.batch(number * epoch, number)) for epoch in range(3)]
@@ -176,7 +176,7 @@ def test_an_empty_held_out_part_is_refused_with_the_ways_on(tmp_path, write_text
 
 def test_without_a_held_out_part(tmp_path, write_texts):
     data = open_data(tiny_run(text_task(write_texts(sentences(50)), heldout_share=0)), tmp_path)
-    assert data.heldout is None and list(data.reports) == ["train"]
+    assert data.tasks[0].heldout is None and list(data.tasks[0].reports) == ["train"]
 
 
 def test_a_vocabulary_larger_than_the_embedding_is_refused(tmp_path, write_texts):

@@ -11,7 +11,7 @@ from spanloom.pipeline.shards import DamagedStoreError, write_shard
 def entry_of(path, *lengths):
     columns = {"tokens": ragged_of([range(length) for length in lengths], np.uint16)}
     write_shard(path, columns)
-    return shard_entry(path, columns, 2, examples=len(lengths), text_bytes=10, text_hash="hash")
+    return shard_entry(path, columns, 2, examples=len(lengths), text_bytes=10, characters=9, text_hash="hash")
 
 
 @pytest.mark.short
@@ -20,6 +20,7 @@ def test_counts_add_up_over_shards(tmp_path):
     assert total_counts(entries, ["tokens"]) == {
         "examples": 7,
         "text_bytes": 20,
+        "characters": 18,
         "columns": {
             "tokens": {
                 "rows": 7,

@@ -51,7 +51,7 @@ def check_config(config: dict, documents: list[dict], segments: list[dict], dire
     data = open_data(tiny_run(task, vocab_size=260_000), directory)
     lengths = lengths_of(objective, data.vocabulary)
     assert (lengths.raw_length, lengths.targets_length) == (config["raw_length"], config["targets_length"])
-    assert data.train.store.stream.lengths().tolist() == config["document_token_counts"]
+    assert data.tasks[0].train.store.stream.lengths().tolist() == config["document_token_counts"]
     assert data.train.num_examples == len(segments)
     for example, segment in enumerate(segments):
         assert data.train.raw(example).tolist() == segment["raw"], f"segment {example} of {config['config']}"

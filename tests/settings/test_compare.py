@@ -127,6 +127,13 @@ def other_value(hint: Any, value: Any) -> Any:
     return {int: 2, float: 0.25, str: "another"}.get(hint, 3) if value is None or hint is str else value + 1
 
 
+def blank(cls: type) -> Any:
+    """A part of a kind, with something in the fields that have no default."""
+    hints = typing.get_type_hints(cls)
+    needed = [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory]
+    return cls(**{name: () if get_origin(hints[name]) is tuple else "x" for name in needed})
+
+
 def with_field(run: Run, name: str) -> tuple[Run, Any]:
     """The run with the kind of part that has the field, and the field's type."""
     path, _, last = name.rpartition(".")
@@ -140,8 +147,7 @@ def with_field(run: Run, name: str) -> tuple[Run, Any]:
         else next(c for c in kinds.values() if hasattr(c, last) or last in {f.name for f in dataclasses.fields(c)})
     )
     if cls is not here:
-        needed = {f.name: "x" for f in dataclasses.fields(cls) if f.default is f.default_factory}
-        run = put(run, path, cls(**needed))
+        run = put(run, path, blank(cls))
     return run, typing.get_type_hints(cls)[last]
 
 
@@ -169,9 +175,7 @@ def test_another_kind_is_one_change(part):
     (kinds,) = [p.kinds for p in parts() if p.path == part]
     here = kind_name(type(get(RUN, part)))
     for cls in (cls for name, cls in kinds.items() if name != here):
-        found = changes(
-            RUN, put(RUN, part, cls(**{f.name: "x" for f in dataclasses.fields(cls) if f.default is f.default_factory}))
-        )
+        found = changes(RUN, put(RUN, part, blank(cls)))
         assert [c.field for c in found] == [part]
         assert found[0].shapes == (part == "optimizer")
 

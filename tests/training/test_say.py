@@ -22,15 +22,16 @@ class Heard:
         self.say, self.warn = self.said.append, self.warned.append
 
 
-def data_of(examples):
+def data_of(task, examples):
     train = SimpleNamespace(num_examples=examples)
+    tasks = (SimpleNamespace(task=task, train=train, reports={}, rate=1.0),)
     lengths = {"encoder": 32, "decoder": 9}
-    return SimpleNamespace(train=train, heldout=None, reports={}, lengths=lengths, vocabulary=build(Bytes()))
+    return SimpleNamespace(train=train, tasks=tasks, heldout={}, lengths=lengths, vocabulary=build(Bytes()))
 
 
 def heard(run, examples):
     display = Heard()
-    say_data(display, run, data_of(examples))
+    say_data(display, run, data_of(run.task, examples))
     return display
 
 
@@ -50,7 +51,7 @@ def test_a_batch_larger_than_an_epoch_is_said(run):
 
 def test_text_that_is_read_many_times_is_said():
     (warning,) = heard(replace(TEXT, batch_size=10, steps=41), 100).warned
-    assert "every text is read 4.1 times" in warning
+    assert "every text of lines is read 4.1 times" in warning
     assert heard(replace(TEXT, batch_size=10, steps=40), 100).warned == []
 
 

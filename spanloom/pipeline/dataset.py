@@ -1,0 +1,88 @@
+"""Numbered examples of one part of a task's data, as batches."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from spanloom.pipeline.batches import Batch, fill_batch, join_batches, to_batch
+from spanloom.pipeline.examples import Examples
+from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys
+from spanloom.pipeline.store import Store
+
+_BLOCK = 128  # examples made at a time: enough for NumPy, few enough for the caches
+
+
+@dataclass(frozen=True)
+class TextExample:
+    """One example for showing, without padding."""
+
+    raw: np.ndarray
+    """Its tokens before noise (the targets of a pair), (n,) int32."""
+    inputs: np.ndarray
+    """Encoder tokens, end of sequence included, (s,) int32."""
+    targets: np.ndarray
+    """Decoder targets, end of sequence included, (t,) int32."""
+
+
+class Dataset:
+    """Numbered examples of one part of the data, as batches. It has no state: every answer follows from arguments."""
+
+    def __init__(self, examples: Examples, *, seed: int, task: str, store: Store):
+        self.store = store
+        """The tokens behind it."""
+        self._examples = examples
+        self._order = TrainingOrder(examples.num_examples, seed, task)
+
+    @property
+    def num_examples(self) -> int:
+        """Examples in one epoch."""
+        return self._examples.num_examples
+
+    @property
+    def inputs_length(self) -> int:
+        """Tokens of an encoder row."""
+        return self._examples.inputs_length
+
+    @property
+    def targets_length(self) -> int:
+        """Tokens of a decoder row."""
+        return self._examples.targets_length
+
+    def batch(self, first_example: int, batch_size: int) -> Batch:
+        """Examples first_example..first_example + batch_size - 1 of the endless training order.
+
+        Fields as `spanloom.pipeline.batches.to_batch` gives them, (batch_size, length) int32. A pure function of
+        seed, data settings and arguments: any split of a range into batches has the same rows.
+        """
+        epochs_N, examples_N = self._order.draws(first_example, batch_size)
+        return self._make(examples_N, self._order.noise_keys(epochs_N, examples_N))
+
+    def eval_batches(self, batch_size: int, max_batches: int = 0) -> Iterator[Batch]:
+        """Every example once, in order, with the same noise each time; at most `max_batches` batches unless 0.
+
+        The last batch is filled with rows of padding whose weights are 0.
+        """
+        number = -(-self.num_examples // batch_size)
+        for index in range(min(number, max_batches) if max_batches else number):
+            examples_N = np.arange(index * batch_size, min((index + 1) * batch_size, self.num_examples))
+            yield fill_batch(self._make(examples_N, heldout_noise_keys(examples_N)), batch_size)
+
+    def raw(self, example: int) -> np.ndarray:
+        """The tokens of example number `example` before noise (the targets of a pair), (n,) int32."""
+        return self._examples.raw(example)
+
+    def text_examples(self, count: int) -> list[TextExample]:
+        """`count` examples spread evenly over the part (fewer if it has fewer), with the noise of `eval_batches`."""
+        count = min(count, self.num_examples)
+        examples_N = np.arange(count) * self.num_examples // max(count, 1)
+        block = self._examples.make(examples_N, heldout_noise_keys(examples_N))
+        rows = zip(examples_N.tolist(), block.inputs, block.targets, block.target_lengths, strict=True)
+        return [
+            TextExample(self._examples.raw(example), np.trim_zeros(inputs, "b"), targets[:length])
+            for example, inputs, targets, length in rows
+        ]
+
+    def _make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Batch:
+        blocks = [slice(start, start + _BLOCK) for start in range(0, max(len(examples_N), 1), _BLOCK)]
+        return join_batches([to_batch(self._examples.make(examples_N[block], keys_N[block])) for block in blocks])
