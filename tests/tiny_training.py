@@ -131,12 +131,14 @@ def events(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def losses(directory: Path) -> dict[tuple[str, int], float]:
-    """Every training and held-out loss by kind and step; none may come twice."""
-    result: dict[tuple[str, int], float] = {}
+def losses(directory: Path) -> dict[tuple[Any, ...], float]:
+    """Every training loss by kind and step, every held-out one of several tasks also by task; none may come twice."""
+    result: dict[tuple[Any, ...], float] = {}
+    tasks = {event["task"] for event in events(directory) if event["kind"] == "eval"}
     for event in events(directory):
         if event["kind"] in ("train", "eval"):
-            key = (event["kind"], event["step"])
+            named = (event["task"],) if event["kind"] == "eval" and len(tasks) > 1 else ()
+            key = (event["kind"], event["step"], *named)
             assert key not in result, f"{key} comes twice in {directory}"
             result[key] = event["loss" if event["kind"] == "train" else "heldout_loss"]
     return result

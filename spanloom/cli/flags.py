@@ -86,6 +86,8 @@ def parse(
         if not wants_help:
             raise
         run, unknown = recipe.example() if recipe.example else _stand_in()
+    if isinstance(run.task, Mixture):
+        kinds = {path: choices for path, choices in kinds.items() if not path.startswith("task.")}
     run = _apply_kinds(run, [flag for flag in flags if flag.name in kinds])
     if wants_help:
         usage = usage or f"{prog} [--out DIR] [--steps N] [flags]"

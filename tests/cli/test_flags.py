@@ -225,3 +225,39 @@ def test_recipe_without_parameters_and_a_source_is_kept(tmp_path):
     made = find("quickstart")
     assert isinstance(made, Recipe)
     assert Path(made.source).name == "quickstart.py"
+
+
+# Mixtures.
+
+
+@pytest.fixture
+def mixture(tmp_path):
+    path = tmp_path / "mixed.py"
+    path.write_text(
+        "from dataclasses import replace\nfrom spanloom.recipes.quickstart import recipe as quickstart\n"
+        "from spanloom.settings.mixture import ByAlpha, Mixture, Weighted\n"
+        "def recipe():\n"
+        "    run = quickstart()\n"
+        "    parts = [Weighted(replace(run.task, name=f't{i}'), ByAlpha(0.3)) for i in range(300)]\n"
+        "    return replace(run, task=Mixture('many', tuple(parts)))\n"
+    )
+    return str(path)
+
+
+def test_fields_of_a_mixture_and_of_its_run_are_flags(mixture):
+    asked = command("--task.stop", "first", "--steps", "7", "--optimizer.learning-rate", "0.5", recipe=mixture)
+    assert (asked.run.task.stop, asked.run.steps, asked.run.optimizer.learning_rate) == ("first", 7, 0.5)
+    assert len(asked.run.tasks) == 300
+    assert asked.run.task.name == "many"
+
+
+def test_settings_of_one_of_many_tasks_are_in_the_recipe(mixture, capsys):
+    with pytest.raises(UsageError, match=r"--task.source.files: this run mixes 300 tasks, whose settings stand in"):
+        command("--task.source.files", "a.txt", recipe=mixture)
+    with pytest.raises(UsageError, match=r"--task.stop 'frist': must be one of .*did you mean first"):
+        command("--task.stop", "frist", recipe=mixture)
+    with pytest.raises(SystemExit):
+        command("--help", recipe=mixture)
+    said = capsys.readouterr().out
+    assert "--task.stop" in said
+    assert "t299" not in said
