@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spanloom.settings.task import SpanCorruption
+from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
 from spanloom.tasks.randomness import hash64
 from spanloom.tasks.span_corruption import corrupt_block, lengths_of

@@ -269,7 +269,8 @@ def _always(value: Any) -> Any:
 
 def _stand_in() -> tuple[Run, dict[str, str]]:
     """A run to list fields of, where the recipe makes none before its parameters are given, so no default is known."""
-    from spanloom.settings.task import PairFiles, Supervised, Task
+    from spanloom.settings.objectives import Supervised
+    from spanloom.settings.task import PairFiles, Task
 
     run = Run(name="run", task=Task("task", PairFiles(), objective=Supervised()), model=named("byt5_small"))
     return run, dict.fromkeys(_names(Run), "the recipe's")

@@ -12,8 +12,8 @@ from spanloom.evaluation.results import Results
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.data import Data
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.run import Run
-from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
 
 
@@ -24,7 +24,7 @@ def measure(run: Run, data: Data, model: Model, params: Any, logged: Mapping[str
     same batches. Raises ValueError if the held-out part has no target.
     """
     assert data.heldout is not None
-    if not isinstance(run.task.objective, SpanCorruption):
+    if isinstance(run.task.objective, Supervised):
         return _exact_match(run, data, model, params)
     text, kind = "", ""
     values: dict[str, float] = {}

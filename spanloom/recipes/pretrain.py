@@ -14,9 +14,10 @@ from typing import Literal
 from spanloom.model.sizes import named
 from spanloom.recipes._start import model_and_vocabulary
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
-from spanloom.settings.task import Errors, SpanCorruption, Task, TextFiles
+from spanloom.settings.task import Errors, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from spanloom.pipeline.data import PARTS, Data
 from spanloom.settings.compare import changes, within
 from spanloom.settings.kinds import kind_name
+from spanloom.settings.objectives import FullLM, Supervised
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
-from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
 from spanloom.training.facts import Facts
 from spanloom.training.first_loss import FirstLoss
@@ -46,9 +46,10 @@ def _warn_of_repeats(display: Display, run: Run, examples: int) -> None:
             f"{times(run.batch_size / examples)} times. More data helps, or a smaller --batch-size "
             f"(at most {examples:,})"
         )
-    elif epochs > MOST_EPOCHS and isinstance(run.task.objective, SpanCorruption):
+    elif epochs > MOST_EPOCHS and not isinstance(run.task.objective, Supervised):
+        anew = "" if isinstance(run.task.objective, FullLM) else ", masked anew each time"
         display.warn(
-            f"every text is read {times(epochs)} times, masked anew each time: beyond about {MOST_EPOCHS} readings the "
+            f"every text is read {times(epochs)} times{anew}: beyond about {MOST_EPOCHS} readings the "
             "same text teaches less and less. More text helps, or fewer --steps; watch the held-out loss"
         )
 

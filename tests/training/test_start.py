@@ -9,8 +9,9 @@ from tiny_training import same_arrays, tiny_run, write_vocabulary
 
 from spanloom.model.params import declare, initialize
 from spanloom.optim.build import build
+from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.run import Checkpoints
-from spanloom.settings.task import PairFiles, SpanCorruption, Supervised, Task
+from spanloom.settings.task import PairFiles, Task
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 from spanloom.training.checkpoint_paths import CheckpointError
 from spanloom.training.checkpoints import CheckpointWriter
