@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spanloom.settings.objectives import IidDenoising, SpanCorruption, Supervised
+from spanloom.settings.objectives import Supervised, writes_masks
 from spanloom.settings.run import Run
 from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
 
@@ -98,7 +98,7 @@ def _next_commands(run: Run, directory: Path, step: int, hint: str) -> None:
     place = shlex.quote(str(directory))
     pretrained = not isinstance(run.task.objective, Supervised)
     print("\nwhat to try next:")
-    if isinstance(run.task.objective, SpanCorruption | IidDenoising):  # others do not write spans by their sentinels
+    if writes_masks(run.task.objective):
         print(f"  spanloom fill {place} --text {shlex.quote(hint)}")
     longer = replace(run, steps=2 * max(run.steps, step, 1))
     with contextlib.suppress(ValueError):  # a schedule that has come to its end takes no more steps

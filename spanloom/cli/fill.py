@@ -166,10 +166,16 @@ def _write(records: Iterable[dict[str, Any]], file: Any) -> None:
 def _load(checkpoint: str, which: str, max_length: int) -> tuple["Predict", "Vocabulary", dict[str, Any]]:
     """What fills masks, its vocabulary, and all that decides what it writes."""
     from spanloom.evaluation.masked_lines import predictor
+    from spanloom.settings.kinds import kind_name
+    from spanloom.settings.objectives import TokenStream, writes_masks
     from spanloom.training.read_model import read_model
     from spanloom.vocabularies.build import build
 
     source = read_model(Path(checkpoint), which)
     vocabulary = build(source.vocabulary)
+    run = source.lineage.run
+    if run is not None and isinstance(run.task.objective, TokenStream) and not writes_masks(run.task.objective):
+        learnt = kind_name(type(run.task.objective))
+        print(f"warning: {checkpoint} learnt {learnt}, not to write the text of masks by sentinels", file=sys.stderr)
     made_by = {"model": source.lineage.origin, "fingerprint": source.fingerprint(), "max_length": max_length}
     return predictor(source.params, source.model, vocabulary, max_length), vocabulary, made_by

@@ -5,7 +5,7 @@
     spanloom pretrain --text 'more/*.txt' --start runs/a --out runs/c
 
 T5's settings: Adafactor at 1 / sqrt(max(step, 10,000)), 15 % of the tokens masked, in spans of 3 (SentencePiece) or 20
-(bytes) tokens on average. Cost and loss depend on model and text.
+(bytes) tokens on average. Cost and loss depend on model and text. Others: --task.objective prefix-lm, ul2, ...
 """
 
 from dataclasses import replace

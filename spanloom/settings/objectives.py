@@ -126,6 +126,11 @@ class Supervised:
 Objective = SpanCorruption | IidDenoising | PrefixLM | FullLM | TextInfilling | UL2 | Supervised
 
 
+def writes_masks(objective: Objective) -> bool:
+    """Whether a model that learnt it writes the text of masks, each after its sentinel, as `spanloom fill` wants it."""
+    return isinstance(objective, SpanCorruption | IidDenoising)
+
+
 def separator_of(objective: TokenStream) -> Separator:
     """What ends a document in the stream: what is set, or what suits how documents are joined."""
     if objective.separator is not None:

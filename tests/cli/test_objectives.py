@@ -9,6 +9,7 @@ import pytest
 from tiny_training import MODEL, losses, same_arrays, tiny_run, write_text
 
 from spanloom.cli.closing import close_run
+from spanloom.cli.main import main
 from spanloom.settings.objectives import UL2, FullLM, IidDenoising, PrefixLM, SpanCorruption, TextInfilling
 from spanloom.settings.run import After, Checkpoints, Evaluation
 from spanloom.training import loop
@@ -96,3 +97,5 @@ def test_results_are_said_and_the_model_is_exported(trained, capsys):
     assert ("spanloom fill" in said) == (name in ("rolled", "iid"))
     assert "spanloom finetune --data pairs.tsv" in said
     assert f"objective: {SAID[name]}" in (directory / "huggingface" / "README.md").read_text()
+    assert main(["fill", str(directory), "--text", "the <mask> of it", "--max-length", "4"]) == 0
+    assert ("not to write the text of masks" in capsys.readouterr().err) == (name not in ("rolled", "iid"))
