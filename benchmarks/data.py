@@ -22,8 +22,9 @@ from pathlib import Path
 
 from spanloom.pipeline.data import Data, Dataset, open_data
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.run import Run
-from spanloom.settings.task import PythonDocs, Source, SpanCorruption, Task, TextFiles
+from spanloom.settings.task import PythonDocs, Source, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 from spanloom.tasks.read_report import ReadReport
 from spanloom.tasks.sources import read_examples

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spanloom.settings.task import SpanCorruption
+from spanloom.settings.objectives import SpanCorruption
 from spanloom.tasks.span_corruption import corrupt_block
 from spanloom.vocabularies.vocabulary import Vocabulary
 
@@ -10,4 +10,4 @@ from spanloom.vocabularies.vocabulary import Vocabulary
 def corrupt_one(tokens_L: np.ndarray, key: int, objective: SpanCorruption, vocabulary: Vocabulary):
     """{"inputs": (S,), "targets": (T,)}, int32."""
     block = corrupt_block(np.asarray(tokens_L)[None], np.array([key], dtype=np.uint64), objective, vocabulary)
-    return {name: rows[0] for name, rows in block.items()}
+    return {"inputs": block.inputs[0], "targets": block.targets[0]}

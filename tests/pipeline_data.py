@@ -11,8 +11,9 @@ from spanloom.pipeline.columns import Column
 from spanloom.pipeline.shards import Ragged, ragged, token_dtype
 from spanloom.pipeline.store import Store, open_or_build_all
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.run import Run
-from spanloom.settings.task import PairFiles, SpanCorruption, Supervised, Task, TextFiles
+from spanloom.settings.task import PairFiles, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes
 from spanloom.tasks.read_report import ReadReport
 

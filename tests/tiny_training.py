@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.optimizer import AdamW, Constant
 from spanloom.settings.run import Checkpoints, Evaluation, Logging, Run
-from spanloom.settings.task import SpanCorruption, Task, TextFiles
+from spanloom.settings.task import Task, TextFiles
 
 MODEL = Model(
     vocab_size=384, d_model=16, d_ff=32, num_heads=2, d_kv=8, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1

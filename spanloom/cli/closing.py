@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spanloom.settings.objectives import Supervised, writes_masks
 from spanloom.settings.run import Run
-from spanloom.settings.task import SpanCorruption
 from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def _is_export_of(folder: Path, checkpoint: Path) -> bool:
 def _next_commands(run: Run, directory: Path, step: int, hint: str) -> None:
     """Commands that work on this very model as they stand (but for the pairs, which the user has)."""
     place = shlex.quote(str(directory))
-    pretrained = any(isinstance(task.objective, SpanCorruption) for task in run.tasks)
+    pretrained = any(not isinstance(task.objective, Supervised) for task in run.tasks)
     print("\nwhat to try next:")
-    if pretrained:
+    if any(writes_masks(task.objective) for task in run.tasks):
         print(f"  spanloom fill {place} --text {shlex.quote(hint)}")
     longer = replace(run, steps=2 * max(run.steps, step, 1))
     with contextlib.suppress(ValueError):  # a schedule that has come to its end takes no more steps

@@ -166,10 +166,17 @@ def _write(records: Iterable[dict[str, Any]], file: Any) -> None:
 def _load(checkpoint: str, which: str, max_length: int) -> tuple["Predict", "Vocabulary", dict[str, Any]]:
     """What fills masks, its vocabulary, and all that decides what it writes."""
     from spanloom.evaluation.masked_lines import predictor
+    from spanloom.settings.kinds import kind_name
+    from spanloom.settings.objectives import Supervised, writes_masks
     from spanloom.training.read_model import read_model
     from spanloom.vocabularies.build import build
 
     source = read_model(Path(checkpoint), which)
     vocabulary = build(source.vocabulary)
+    run = source.lineage.run
+    learnt = [task.objective for task in run.tasks] if run is not None else []
+    streams = sorted({kind_name(type(one)) for one in learnt if not isinstance(one, Supervised)})
+    if streams and not any(map(writes_masks, learnt)):
+        print(f"warning: {checkpoint} learnt {' and '.join(streams)}, not to write the text of masks by sentinels", file=sys.stderr)
     made_by = {"model": source.lineage.origin, "fingerprint": source.fingerprint(), "max_length": max_length}
     return predictor(source.params, source.model, vocabulary, max_length), vocabulary, made_by

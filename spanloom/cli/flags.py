@@ -88,12 +88,14 @@ def parse(
         run, unknown = recipe.example() if recipe.example else _stand_in()
     if isinstance(run.task, Mixture):
         kinds = {path: choices for path, choices in kinds.items() if not path.startswith("task.")}
-    run = _apply_kinds(run, [flag for flag in flags if flag.name in kinds])
+    chosen_kinds = [flag for flag in flags if flag.name in kinds]
+    made, run = run, _apply_kinds(run, chosen_kinds)
     if wants_help:
         usage = usage or f"{prog} [--out DIR] [--steps N] [flags]"
         print(_help(recipe, run, kinds, entries_of(options()), usage, unknown))
         raise SystemExit(0)
     run, flags = _apply_to_mixture(run, flags, prog)
+    _refuse_replaced(recipe, values, made, run, chosen_kinds, [flag for flag in flags if flag.name in own])
     consumed = (set(own) - _plain_fields()) | set(kinds)
     _refuse_other_kinds(run, [flag for flag in flags if flag.name not in consumed])
     rest = [flag for flag in flags if flag.name not in consumed and flag.name not in others]
@@ -123,9 +125,16 @@ def _apply_kinds(run: Run, flags: Iterable[Flag]) -> Run:
         kinds = available[flag.name]
         if kind not in kinds:
             raise UsageError(f"{flag.typed} {flag.values[0]}: no such kind{did_you_mean(kind, kinds)}")
-        if not isinstance(get(run, flag.name), kinds[kind]):
-            run = put(run, flag.name, _blank(kinds[kind]))
+        old = get(run, flag.name)
+        if not isinstance(old, kinds[kind]):
+            run = put(run, flag.name, replace(_blank(kinds[kind]), **_shared(old, kinds[kind])))
     return run
+
+
+def _shared(old: Any, kind: type) -> dict[str, Any]:
+    """Values of the fields that both kinds inherit from one class, and which so mean the same in both."""
+    bases = [base for base in type(old).__mro__ if base in kind.__mro__ and dataclasses.is_dataclass(base)]
+    return {name: getattr(old, name) for base in bases for name in _names(base)}
 
 
 def _named_model(name: str, run: Run) -> Any:
@@ -203,6 +212,23 @@ def _refuse_other_kinds(run: Run, flags: Iterable[Flag]) -> None:
         ways = " or ".join("--" + kind for kind in owners[flag.name])
         near = did_you_mean(last, _names(type(get(run, path)))) if not ways else ""
         raise UsageError(f"{flag.typed}: {path} is {here} here, which has no {last}; it belongs to {ways}{near}")
+
+
+def _refuse_replaced(
+    recipe: Recipe, values: dict[str, Any], made: Run, run: Run, kinds: Sequence[Flag], given: Iterable[Flag]
+) -> None:
+    """Refuse a parameter of the recipe that sets only fields of a part that another kind has taken the place of."""
+    for flag in given if kinds else ():
+        try:
+            without = recipe.make(**{name: value for name, value in values.items() if name != flag.name})
+        except Exception:  # a recipe may fail in any way without what must be given; then it is more than those fields
+            continue
+        if without != made and _apply_kinds(without, kinds) == run:
+            chosen = " ".join(word for kind in kinds for word in (kind.typed, *kind.values))
+            raise UsageError(
+                f"{flag.typed} says nothing with {chosen}: it is for the kind that this takes the place of; "
+                f"`--help` lists the fields of {chosen}"
+            )
 
 
 def _names(cls: type) -> tuple[str, ...]:
@@ -305,7 +331,8 @@ def _always(value: Any) -> Any:
 
 def _stand_in() -> tuple[Run, dict[str, str]]:
     """A run to list fields of, where the recipe makes none before its parameters are given, so no default is known."""
-    from spanloom.settings.task import PairFiles, Supervised, Task
+    from spanloom.settings.objectives import Supervised
+    from spanloom.settings.task import PairFiles, Task
 
     run = Run(name="run", task=Task("task", PairFiles(), objective=Supervised()), model=named("byt5_small"))
     return run, dict.fromkeys(_names(Run), "the recipe's")

@@ -171,8 +171,11 @@ def shown(value: Any) -> str:
 
 
 def field_texts(cls: type) -> dict[str, str]:
-    """The docstring under each field of a class, in one line."""
-    return _texts_in(sys.modules[cls.__module__].__file__ or "").get(cls.__qualname__.rpartition(".")[2], {})
+    """The docstring under each field of a class, inherited ones too, in one line."""
+    found: dict[str, str] = {}
+    for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
+        found |= _texts_in(sys.modules[base.__module__].__file__ or "").get(base.__qualname__.rpartition(".")[2], {})
+    return found
 
 
 @functools.cache

@@ -8,9 +8,19 @@ from pathlib import Path
 
 from spanloom.conversion.trained_model import Lineage
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import (
+    UL2,
+    FullLM,
+    IidDenoising,
+    Objective,
+    PrefixLM,
+    SpanCorruption,
+    Supervised,
+    TextInfilling,
+)
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
-from spanloom.settings.task import Objective, PairFiles, PythonDocs, Source, SpanCorruption, Supervised, TextFiles
+from spanloom.settings.task import PairFiles, PythonDocs, Source, TextFiles
 from spanloom.settings.vocabulary import Bytes, Vocabulary
 from spanloom.vocabularies.bytes import ByteVocabulary
 
@@ -63,7 +73,7 @@ def _usage(model: Model, vocabulary: Vocabulary, run: Run | None, folder: str) -
     if task is not None and isinstance(task.source, PairFiles):
         text, comment, most, more = _pair(task.source, task.objective)
     else:
-        text, comment, more = "Thank you <extra_id_0> me to your party.", "", ""
+        text, comment, more = _read(task.objective if task is not None else SpanCorruption()), "", ""
         most = 60 if isinstance(vocabulary, Bytes) else 20
     example = f"""```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -76,6 +86,18 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens={most})[0]{more})
 
 Weights are float32. In float16 the activations of T5 models overflow; use bfloat16 to save memory."""
     return example if model.tie_embeddings else f"{example}\n\n{_UNTIED}"
+
+
+def _read(objective: Objective) -> str:
+    """What an encoder reads of the text of the example."""
+    match objective:
+        case FullLM():
+            return ""
+        case PrefixLM():
+            return "Thank you for inviting me"
+        case UL2() if objective.modes:
+            return f"{objective.modes[0]} Thank you <extra_id_0> me to your party."
+    return "Thank you <extra_id_0> me to your party."
 
 
 def _pair(source: PairFiles, objective: Objective) -> tuple[str, str, int, str]:
@@ -164,6 +186,24 @@ def _objective(objective: Objective) -> str:
             return (
                 f"span corruption, {objective.inputs_length} input tokens, {objective.noise_density:.0%} masked in "
                 f"spans of {objective.mean_span_length:g} tokens on average"
+            )
+        case IidDenoising():
+            return f"i.i.d. denoising, {objective.inputs_length} input tokens, {objective.noise_density:.0%} masked"
+        case PrefixLM():
+            written = f"{objective.noise_density:.0%} written on average"
+            return f"prefix LM, rows of {objective.inputs_length} tokens, {written}"
+        case FullLM():
+            return f"language modelling in the decoder, {objective.targets_length} tokens, nothing in the encoder"
+        case TextInfilling():
+            return (
+                f"text infilling, {objective.inputs_length} input tokens, {objective.noise_density:.0%} masked in "
+                f"spans of {objective.mean_span_length:g} tokens on average, each `<extra_id_0>`; all text is written"
+            )
+        case UL2():
+            modes = ", ".join(f"`{mode}`" for mode in objective.modes) or "the last three sentinels"
+            return (
+                f"UL2's mixture of denoisers, {objective.inputs_length} input tokens; first in the inputs stands the "
+                f"mode, R, S or X: {modes}"
             )
         case Supervised():
             return "inputs to targets"

@@ -58,20 +58,30 @@ def fill_examples(
 def pieces_of(inputs: Ids, targets: Ids, written: Ids, vocabulary: Vocabulary) -> list[Piece]:
     """Lay inputs, targets and the model's tokens over each other, by sentinel.
 
-    A gap that the model did not come to has an empty guess.
+    A gap that the model did not come to has an empty guess. Targets without sentinels, such as a prefix LM's, are one
+    gap after all of the inputs.
     """
     wanted, guessed = spans_of(targets, vocabulary), spans_of(written, vocabulary)
+    if not wanted:
+        return _continuation(inputs, targets, written, vocabulary)
     pieces: list[Piece] = []
     before: list[int] = []
     for sentinel, ids in _runs(_without_last_eos(inputs, vocabulary), vocabulary):
-        if sentinel is not None:
+        if sentinel in wanted:
             there, guess = (_continue(before, spans.get(sentinel, []), vocabulary) for spans in (wanted, guessed))
-            pieces.append(Piece(there, guess, known=vocabulary.unk_id not in wanted.get(sentinel, [])))
-            before = wanted.get(sentinel, []) or before
+            pieces.append(Piece(there, guess, known=vocabulary.unk_id not in wanted[sentinel]))
+            before = wanted[sentinel] or before
         if ids:
             pieces.append(Piece(_continue(before, ids, vocabulary)))
             before = ids
     return pieces
+
+
+def _continuation(inputs: Ids, targets: Ids, written: Ids, vocabulary: Vocabulary) -> list[Piece]:
+    read, there, guess = (_without_last_eos(ids, vocabulary) for ids in (inputs, targets, written))
+    known = vocabulary.unk_id not in there
+    gap = Piece(_continue(read, there, vocabulary), _continue(read, guess, vocabulary), known=known)
+    return [Piece(show(read, vocabulary)), gap] if read else [gap]
 
 
 def spans_of(ids: Ids, vocabulary: Vocabulary) -> dict[int, list[int]]:

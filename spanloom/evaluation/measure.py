@@ -13,8 +13,8 @@ from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.data import Data, TaskData
 from spanloom.pipeline.dataset import Dataset
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.run import Run
-from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
 
 
@@ -27,7 +27,7 @@ def measure(
     same batches. Raises ValueError if the held-out part has no target.
     """
     assert one.heldout is not None
-    if not isinstance(one.task.objective, SpanCorruption):
+    if isinstance(one.task.objective, Supervised):
         return _exact_match(run, data, one.heldout, model, params)
     text, kind = "", ""
     values: dict[str, float] = {}

@@ -1,23 +1,12 @@
 """From inputs and targets of a block of examples to the arrays that one train step eats."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from spanloom.tasks.block import Block
+
 Batch = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Block:
-    """Inputs and targets of N examples, end of sequence appended, padded to the widths of the task."""
-
-    inputs: np.ndarray
-    """(N, S) int32."""
-    targets: np.ndarray
-    """(N, T) int32."""
-    target_lengths: np.ndarray
-    """(N,) real target tokens, end of sequence included. Ids never tell: 0 may stand inside a text."""
 
 
 def pad_rows(rows: Sequence[np.ndarray], width: int, pad_id: int = 0) -> tuple[np.ndarray, np.ndarray]:

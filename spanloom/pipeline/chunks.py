@@ -5,6 +5,7 @@ from typing import Protocol
 import numpy as np
 
 from spanloom.pipeline.columns import Column
+from spanloom.settings.objectives import TokenStream
 
 
 class Chunks(Protocol):
@@ -35,7 +36,10 @@ class StreamChunks:
 
 
 class BatchedChunks:
-    """SeqIO's joining: every `documents` documents are one stream of their own, with a short last example."""
+    """SeqIO's joining: every `documents` documents are one stream of their own, with a short last example.
+
+    With one document each is by itself: SeqIO's `merge_examples_to_reduce_padding=False`.
+    """
 
     def __init__(self, column: Column, documents: int, raw_length: int):
         self.raw_length = raw_length
@@ -52,8 +56,9 @@ class BatchedChunks:
         return starts, np.minimum(self._bounds[streams + 1] - starts, self.raw_length)
 
 
-def chunks_of(column: Column, raw_length: int, concat_documents: int) -> Chunks:
-    """Cuts a token stream into examples of `raw_length` tokens; concat_documents 0 makes one long stream of it."""
-    if concat_documents:
-        return BatchedChunks(column, concat_documents, raw_length)
+def chunks_of(column: Column, raw_length: int, objective: TokenStream) -> Chunks:
+    """Cuts a token stream into examples of at most `raw_length` tokens, by whether documents share them."""
+    documents = objective.concat_documents if objective.merge else 1
+    if documents:
+        return BatchedChunks(column, documents, raw_length)
     return StreamChunks(column.num_tokens, raw_length)

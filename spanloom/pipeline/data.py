@@ -7,20 +7,21 @@ from urllib.parse import quote
 
 from spanloom.pipeline.build import Progress
 from spanloom.pipeline.dataset import Dataset
-from spanloom.pipeline.examples import DataError, Examples, PairExamples, SpanExamples, widths_of
+from spanloom.pipeline.examples import DataError, Examples, PairExamples, StreamExamples, widths_of
 from spanloom.pipeline.mixed import MixedDataset
 from spanloom.pipeline.mixing_plan import UNLIMITED, MixingPlan, plan_of
 from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
 from spanloom.pipeline.unknown_text import warn_of_unknown_text
 from spanloom.settings.mixture import Mixture
+from spanloom.settings.objectives import FullLM, Supervised, TokenStream
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
-from spanloom.settings.task import SpanCorruption, Task
+from spanloom.settings.task import Task
 from spanloom.tasks.heldout import Split
+from spanloom.tasks.objectives.build import denoiser_of
 from spanloom.tasks.rates import Size, TaskRates, task_rates
 from spanloom.tasks.read_report import ReadReport
 from spanloom.tasks.sources import check_heldout, has_heldout
-from spanloom.tasks.span_corruption import lengths_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
 
@@ -109,8 +110,8 @@ def open_data(
     vocabulary = build(run.vocabulary) if vocabulary is None else vocabulary
     _check_vocabulary_fits(run, vocabulary)
     for task in run.tasks:
-        if isinstance(task.objective, SpanCorruption):
-            lengths_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
+        if not isinstance(task.objective, Supervised):
+            denoiser_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
     tasks = []
     for task in run.tasks:
         directories = store_directories(task, directory)
@@ -180,8 +181,8 @@ def store_directories(task: Task, directory: Path) -> dict[Split, Path]:
 
 def _examples_of(task: Task, stores: Mapping[Split, Store], vocabulary: Vocabulary) -> dict[Split, Examples]:
     objective = task.objective
-    if isinstance(objective, SpanCorruption):
-        return {split: SpanExamples(store, objective, vocabulary) for split, store in stores.items()}
+    if not isinstance(objective, Supervised):
+        return {split: StreamExamples(store, objective, vocabulary) for split, store in stores.items()}
     widths = widths_of(stores, objective)
     return {split: PairExamples(store, widths, vocabulary) for split, store in stores.items()}
 
@@ -198,10 +199,12 @@ def _check_vocabulary_fits(run: Run, vocabulary: Vocabulary) -> None:
 
 def _check_enough(task: Task, stores: Mapping[Split, Store], examples: Mapping[Split, Examples]) -> None:
     train = examples["train"]
-    if isinstance(train, SpanExamples) and stores["train"].num_tokens < train.raw_length:
+    merged = isinstance(task.objective, TokenStream) and task.objective.merge
+    if merged and isinstance(train, StreamExamples) and stores["train"].num_tokens < train.raw_length:
+        side = "targets" if isinstance(task.objective, FullLM) else "inputs"
         raise DataError(
             f"the training part of task {task.name!r} has {stores['train'].num_tokens} tokens, but one example takes "
-            f"{train.raw_length} (inputs_length = {train.inputs_length}): add text, or use shorter inputs"
+            f"{train.raw_length} ({side}_length = {getattr(train, f'{side}_length')}): add text, or use shorter {side}"
         )
     if train.num_examples == 0:
         raise DataError(f"the training part of task {task.name!r} is empty: check task.source.files")

@@ -1,4 +1,4 @@
-"""Examples of a store by number, a block at a time: span-corrupted text, and pairs as they come."""
+"""Examples of a store by number, a block at a time: noised text, and pairs as they come."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from typing import Protocol
 
 import numpy as np
 
-from spanloom.pipeline.batches import Block, pad_rows
+from spanloom.pipeline.batches import pad_rows
 from spanloom.pipeline.chunks import chunks_of
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.store import Store
-from spanloom.settings.task import SpanCorruption, Supervised
+from spanloom.settings.objectives import Supervised, TokenStream
+from spanloom.tasks.block import Block
 from spanloom.tasks.heldout import Split
-from spanloom.tasks.span_corruption import corrupt_block, lengths_of
-from spanloom.tasks.span_lengths import noise_counts
+from spanloom.tasks.objectives.build import denoiser_of
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 
@@ -35,43 +35,34 @@ class Examples(Protocol):
         """The example's own tokens before noise, (n,)."""
 
 
-class SpanExamples:
-    """Chunks of a token stream, masked by span corruption; the key decides the mask."""
+class StreamExamples:
+    """Chunks of a token stream under an objective on text; the key decides the noise."""
 
-    def __init__(self, store: Store, objective: SpanCorruption, vocabulary: Vocabulary):
-        lengths = lengths_of(objective, vocabulary)
+    def __init__(self, store: Store, objective: TokenStream, vocabulary: Vocabulary):
         self._column = store.stream
-        self._objective = objective
-        self._vocabulary = vocabulary
-        self._chunks = chunks_of(store.stream, lengths.raw_length, objective.concat_documents)
-        self.raw_length = lengths.raw_length
+        self._denoiser = denoiser_of(objective, vocabulary)
+        self._chunks = chunks_of(store.stream, self._denoiser.raw_length, objective)
+        self.raw_length = self._denoiser.raw_length
         self.num_examples = self._chunks.num_examples
-        self.inputs_length = lengths.inputs_length
-        self.targets_length = lengths.targets_length
+        self.inputs_length = self._denoiser.inputs_length
+        self.targets_length = self._denoiser.targets_length
 
     def make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Block:
-        """Noised inputs and targets; chunks of one length are masked together."""
+        """Inputs and targets; chunks of one length are made together."""
         starts_N, lengths_N = self._chunks.locate(examples_N)
         distinct = np.unique(lengths_N).tolist()
         if len(distinct) == 1:
-            return self._make_equal(starts_N, keys_N, distinct[0])
+            return self._denoiser.make(self._column.windows(starts_N, distinct[0]), keys_N)
         inputs_NxS = np.empty((len(examples_N), self.inputs_length), np.int32)
         targets_NxT = np.empty((len(examples_N), self.targets_length), np.int32)
         target_lengths_N = np.empty(len(examples_N), np.int64)
         for length in distinct:
             chosen_N = lengths_N == length
-            part = self._make_equal(starts_N[chosen_N], keys_N[chosen_N], length)
+            part = self._denoiser.make(self._column.windows(starts_N[chosen_N], length), keys_N[chosen_N])
             inputs_NxS[chosen_N] = part.inputs
             targets_NxT[chosen_N] = part.targets
             target_lengths_N[chosen_N] = part.target_lengths
         return Block(inputs_NxS, targets_NxT, target_lengths_N)
-
-    def _make_equal(self, starts_N: np.ndarray, keys_N: np.ndarray, length: int) -> Block:
-        tokens_NxL = self._column.windows(starts_N, length)
-        block = corrupt_block(tokens_NxL, keys_N, self._objective, self._vocabulary)
-        tokens, spans = noise_counts(length, self._objective.noise_density, self._objective.mean_span_length)
-        target_length = tokens + max(spans, 1) + 1  # one token alone is not masked, yet has its sentinel
-        return Block(block["inputs"], block["targets"], np.full(len(starts_N), target_length))
 
     def raw(self, example: int) -> np.ndarray:
         """The chunk's tokens, int32."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.pipeline.tokenization import columns_of, encode, separator_of
-from spanloom.settings.task import SpanCorruption, Task
+from spanloom.pipeline.tokenization import columns_of, encode
+from spanloom.settings.objectives import TokenStream, separator_of
+from spanloom.settings.task import Task
 from spanloom.tasks.documents import Documents
 from spanloom.vocabularies.vocabulary import Vocabulary
 
@@ -41,7 +42,7 @@ def settings_fingerprint(task: Task, split: str, vocabulary: Vocabulary, shard_b
         "columns": list(columns_of(task)),
         "source_settings": {"kind": type(task.source).__name__, **_as_json(dataclasses.asdict(task.source))},
         "vocabulary": vocabulary.fingerprint(),
-        "separator": separator_of(objective) if isinstance(objective, SpanCorruption) else None,
+        "separator": separator_of(objective) if isinstance(objective, TokenStream) else None,
         "version": task.version,
         "shard_bytes": shard_bytes,
     }

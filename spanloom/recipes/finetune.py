@@ -14,10 +14,11 @@ from typing import Literal
 from spanloom.model.sizes import named
 from spanloom.recipes._start import model_and_vocabulary
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.optimizer import Adafactor, Constant
 from spanloom.settings.run import Checkpoints, Evaluation, Run
 from spanloom.settings.serialize import SettingsError
-from spanloom.settings.task import Errors, PairFiles, Supervised, Task
+from spanloom.settings.task import Errors, PairFiles, Task
 from spanloom.settings.vocabulary import Bytes, Vocabulary
 
 _NARROW = 256  # the published sizes begin at 512

@@ -5,7 +5,7 @@
     spanloom pretrain --text 'more/*.txt' --start runs/a --out runs/c
 
 T5's settings: Adafactor at 1 / sqrt(max(step, 10,000)), 15 % of the tokens masked, in spans of 3 (SentencePiece) or 20
-(bytes) tokens on average. Cost and loss depend on model and text.
+(bytes) tokens on average. Cost and loss depend on model and text. Others: --task.objective prefix-lm, ul2, ...
 """
 
 from dataclasses import replace
@@ -14,9 +14,10 @@ from typing import Literal
 from spanloom.model.sizes import named
 from spanloom.recipes._start import model_and_vocabulary
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
-from spanloom.settings.task import Errors, SpanCorruption, Task, TextFiles
+from spanloom.settings.task import Errors, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 
 

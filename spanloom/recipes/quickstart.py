@@ -8,9 +8,10 @@ byte of text alone (3.23, 2.63).
 """
 
 from spanloom.model.sizes import named
+from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.optimizer import AdamWRMS, Cosine
 from spanloom.settings.run import Checkpoints, Evaluation, Logging, Run
-from spanloom.settings.task import PythonDocs, SpanCorruption, Task
+from spanloom.settings.task import PythonDocs, Task
 from spanloom.settings.vocabulary import Bytes
 
 

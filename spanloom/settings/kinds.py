@@ -22,8 +22,8 @@ class Part:
 
 
 def kind_name(cls: type) -> str:
-    """The name of a kind in flags: adafactor, adamw, adamw-rms, rsqrt, wsd, text-files, ..."""
-    words = re.findall(r"[A-Z]{2,}$|[A-Z]+[a-z]*", cls.__name__.replace("AdamW", "Adamw"))
+    """The name of a kind in flags: adafactor, adamw, adamw-rms, rsqrt, wsd, text-files, prefix-lm, ul2, ..."""
+    words = re.findall(r"[A-Z]{2,}$|[A-Z]+[a-z0-9]*", cls.__name__.replace("AdamW", "Adamw"))
     return "-".join(words).lower()
 
 

@@ -6,14 +6,16 @@ Everything here is known without opening a file. What depends on data, a Sentenc
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from spanloom.settings.mixture import Mixture, map_tasks
+from spanloom.settings.objective_problems import objective_problems
+from spanloom.settings.objectives import Supervised, TokenStream, separator_of
 from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear, Rsqrt, factor_problems
 from spanloom.settings.ranges import number_problems
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
-from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, Task, TextFiles
+from spanloom.settings.task import PairFiles, PythonDocs, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 
 _BYTE_IDS = 259  # 3 special ids and 256 bytes
@@ -21,7 +23,7 @@ _BYTE_IDS = 259  # 3 special ids and 256 bytes
 
 def resolve(run: Run) -> Run:
     """The run with derived values filled in: schedule.decay_steps from steps, eval.batch_size from batch_size, the
-    separator of span corruption from concat_documents.
+    separator of a token stream from how documents are joined.
 
     Resolving twice changes nothing more. Raises SettingsError (a ValueError) listing every contradiction and its fix.
     """
@@ -39,10 +41,9 @@ def resolve(run: Run) -> Run:
 
 def _with_separator(task: Task) -> Task:
     objective = task.objective
-    if not isinstance(objective, SpanCorruption) or objective.separator is not None:
+    if isinstance(objective, Supervised):
         return task
-    separator: Literal["eos", "none"] = "none" if objective.concat_documents else "eos"
-    return replace(task, objective=replace(objective, separator=separator))
+    return replace(task, objective=replace(objective, separator=separator_of(objective)))
 
 
 def _problems(run: Run) -> Iterator[str]:
@@ -134,21 +135,11 @@ def _task_problems(task: Task) -> Iterator[str]:
     if kept_out and not 0 <= source.heldout_share < 1:
         fix = "" if isinstance(source, PythonDocs) else ", or name task.source.heldout_files"
         yield f"task.source.heldout_share is {source.heldout_share}: must be below 1 and not below 0 (0: none){fix}"
-    if isinstance(objective, SpanCorruption):
-        if isinstance(source, PairFiles):
-            yield "task: span corruption needs plain text; pairs (PairFiles) go with the Supervised objective"
-        if not 0 < objective.noise_density < 1:
-            yield f"task.objective.noise_density is {objective.noise_density}: must be above 0 and below 1"
-        if objective.mean_span_length < 1:
-            yield f"task.objective.mean_span_length is {objective.mean_span_length}: must be 1 or more"
-        yield from _at_least(1, task, "objective.inputs_length", where="task.")
-        yield from _at_least(0, task, "objective.concat_documents", where="task.")
-    if isinstance(objective, Supervised):
-        if not isinstance(source, PairFiles):
-            yield "task: the Supervised objective needs pairs (PairFiles); plain text goes with SpanCorruption"
-        for field in ("inputs_length", "targets_length"):
-            if getattr(objective, field) is not None:
-                yield from _at_least(2, task, f"objective.{field}", where="task.")
+    if isinstance(objective, TokenStream) and isinstance(source, PairFiles):
+        yield f"task: {type(objective).__name__} needs plain text; pairs (PairFiles) go with the Supervised objective"
+    if isinstance(objective, Supervised) and not isinstance(source, PairFiles):
+        yield "task: the Supervised objective needs pairs (PairFiles); plain text goes with SpanCorruption"
+    yield from objective_problems(objective)
 
 
 def _schedule_problems(run: Run) -> Iterator[str]:

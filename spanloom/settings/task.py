@@ -1,8 +1,9 @@
-"""What a run learns from: sources, objectives and tasks, as settings."""
+"""What a run learns from: sources and tasks, as settings."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
+from spanloom.settings.objectives import Objective, SpanCorruption
 from spanloom.settings.vocabulary import Bytes, Vocabulary
 
 Errors = Literal["strict", "replace", "skip"]
@@ -63,37 +64,6 @@ class PairFiles:
 
 
 Source = TextFiles | PythonDocs | PairFiles
-
-
-@dataclass(frozen=True)
-class SpanCorruption:
-    """T5's pretraining objective: spans of a token stream are masked and predicted (Raffel et al. 2020)."""
-
-    inputs_length: int = 512
-    """Encoder length in tokens, sentinels and end of sequence included; the target length follows from it."""
-    noise_density: float = 0.15
-    """Share of the tokens that is masked."""
-    mean_span_length: float = 3.0
-    """Mean length of a masked span in tokens (20 for ByT5)."""
-    separator: Literal["eos", "none"] | None = None
-    """What stands between two documents in the token stream; unset: eos, or none with concat_documents."""
-    concat_documents: int = 0
-    """SeqIO's way of joining: this many documents, then a short segment (128 there); 0: one long stream."""
-
-
-@dataclass(frozen=True)
-class Supervised:
-    """Inputs and targets as they come, end of sequence appended to both."""
-
-    inputs_length: int | None = None
-    """Encoder length in tokens; unset: the longest input of the data."""
-    targets_length: int | None = None
-    """Decoder length in tokens; unset: the longest target of the data."""
-    too_long: Literal["error", "trim"] = "error"
-    """What to do with longer examples: stop and say how many there are, or cut at the right, keeping EOS."""
-
-
-Objective = SpanCorruption | Supervised
 
 
 @dataclass(frozen=True)

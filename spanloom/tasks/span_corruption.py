@@ -4,23 +4,28 @@ The law of the masks is SeqIO's: the masked tokens, and the tokens that stay, ar
 there are masked ones, uniformly over all ways to do so (compositions) and independently; spans that stay and masked
 ones take turns, the first stays. So the first token is never masked and the last one always is.
 
+With `random_roll` a mask is turned by a random number of tokens, and a span that then stands at both ends is two: each
+has a sentinel of its own, so that the k-th sentinel marks the k-th masked span on both sides. SeqIO's does not.
+
 Letters: N examples, L raw tokens, K spans, S input and T target positions.
 """
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from spanloom.settings.task import SpanCorruption
+from spanloom.settings.objectives import SpanCorruption
+from spanloom.tasks.block import Block, Int32Array, IntArray, ended_rows
 from spanloom.tasks.randomness import UInt64Array, hash64, stream64, uniform_below
 from spanloom.tasks.span_lengths import SpanLengths, check_sentinels, noise_counts, span_lengths
 from spanloom.vocabularies.bytes import ByteVocabulary
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 BoolArray = npt.NDArray[np.bool_]
-Int32Array = npt.NDArray[np.int32]
-IntArray = npt.NDArray[np.integer]
 
-_NOISE, _KEPT = 1, 2  # the two splits of an example draw from streams of their own
+_NOISE, _KEPT, _ROLL = 1, 2, 3  # what an example draws comes from streams of its own
 
 
 def lengths_of(objective: SpanCorruption, vocabulary: Vocabulary) -> SpanLengths:
@@ -28,7 +33,14 @@ def lengths_of(objective: SpanCorruption, vocabulary: Vocabulary) -> SpanLengths
 
     Raises ValueError, with the reason and the fix, where no mask exists or the sentinels do not suffice.
     """
-    lengths = span_lengths(objective.inputs_length, objective.noise_density, objective.mean_span_length)
+    extra = int(objective.random_roll)  # the roll may make two spans of one, or end the text unmasked
+    lengths = span_lengths(objective.inputs_length - extra, objective.noise_density, objective.mean_span_length)
+    lengths = replace(
+        lengths,
+        inputs_length=objective.inputs_length,
+        targets_length=lengths.targets_length + extra,
+        num_spans=lengths.num_spans + extra,
+    )
     if isinstance(vocabulary, ByteVocabulary) and vocabulary.settings.sentinels == "google":
         accept = f"accept bytes that text can hold: --task.vocabulary.google-sentinels {lengths.num_spans}"
         check_sentinels(lengths, len(vocabulary.sentinels), accept)
@@ -39,11 +51,12 @@ def lengths_of(objective: SpanCorruption, vocabulary: Vocabulary) -> SpanLengths
 
 def corrupt_block(
     tokens_NxL: IntArray, keys_N: UInt64Array, objective: SpanCorruption, vocabulary: Vocabulary
-) -> dict[str, Int32Array]:
-    """Make inputs and targets of equally long pieces of text: {"inputs": (N, S), "targets": (N, T)}, int32.
+) -> Block:
+    """Make inputs and targets of equally long pieces of text.
 
     End of sequence is appended, then padding up to the lengths of the objective: none at full raw length (at density
-    0.5 sometimes one token), some for shorter pieces. Row i depends on its own tokens and `keys_N[i]` (uint64) alone.
+    0.5 sometimes one token, and up to two with `random_roll`), some for shorter pieces. Row i depends on its own tokens
+    and `keys_N[i]` (uint64) alone.
     Raises ValueError for pieces longer than the raw length, too few keys, and settings that `lengths_of` refuses.
     """
     lengths = lengths_of(objective, vocabulary)
@@ -56,12 +69,37 @@ def corrupt_block(
             f"{objective.inputs_length}: cut the text into pieces of {lengths.raw_length}"
         )
     mask_NxL = noise_mask_block(keys_N, length, objective.noise_density, objective.mean_span_length)
+    if objective.random_roll:
+        mask_NxL = rolled(mask_NxL, keys_N)
+    return masked_block(tokens_NxL, mask_NxL, (lengths.inputs_length, lengths.targets_length), vocabulary)
+
+
+def masked_block(
+    tokens_NxL: IntArray,
+    mask_NxL: BoolArray,
+    widths: tuple[int, int],
+    vocabulary: Vocabulary,
+    first: Sequence[int] = (),
+) -> Block:
+    """Inputs and targets under any mask, as `apply_mask_block` has them, ended and padded to the `widths` of both.
+
+    `first` are ids that begin the inputs of each row. Raises ValueError where sentinels or widths do not suffice.
+    """
     inputs, input_counts_N = _replace_runs(tokens_NxL, ~mask_NxL, vocabulary.sentinels)
-    targets, target_counts_N = _replace_runs(tokens_NxL, mask_NxL, vocabulary.sentinels)
-    return {
-        "inputs": _pad_equal_rows(inputs, input_counts_N, lengths.inputs_length, vocabulary),
-        "targets": _pad_equal_rows(targets, target_counts_N, lengths.targets_length, vocabulary),
-    }
+    targets, target_counts_N = _spans_after_sentinels(tokens_NxL, mask_NxL, vocabulary.sentinels)
+    return Block(
+        ended_rows(inputs, input_counts_N, widths[0], vocabulary, first),
+        ended_rows(targets, target_counts_N, widths[1], vocabulary),
+        target_counts_N + 1,
+    )
+
+
+def rolled(mask_NxL: BoolArray, keys_N: UInt64Array) -> BoolArray:
+    """Each mask turned to the right by a number of positions that its key draws, all equally likely: (N, L)."""
+    length = mask_NxL.shape[1]
+    shifts_N = uniform_below(hash64(keys_N, _ROLL), max(length, 1)).astype(np.intp)
+    places_NxL = np.arange(length) - shifts_N[:, None]  # negative ones count from the end
+    return np.take_along_axis(mask_NxL, places_NxL, axis=1)
 
 
 def noise_mask_block(keys_N: UInt64Array, length: int, noise_density: float, mean_span_length: float) -> BoolArray:
@@ -118,11 +156,18 @@ def apply_mask_block(
     if tokens_NxL.shape != mask_NxL.shape:
         raise ValueError(f"tokens of shape {tokens_NxL.shape} and a mask of shape {mask_NxL.shape} do not fit")
     inputs = _split_rows(*_replace_runs(tokens_NxL, ~mask_NxL, sentinels))
-    if mask_NxL.shape[1]:
+    return inputs, _split_rows(*_spans_after_sentinels(tokens_NxL, mask_NxL, sentinels))
+
+
+def _spans_after_sentinels(
+    tokens_NxL: IntArray, mask_NxL: BoolArray, sentinels: tuple[int, ...]
+) -> tuple[Int32Array, npt.NDArray[np.intp]]:
+    """Targets, as `_replace_runs` gives them."""
+    if mask_NxL[:, :1].any():
         # An unmasked token before the text makes every first sentinel the replacement of an unmasked run.
         tokens_NxL = np.pad(tokens_NxL, ((0, 0), (1, 0)))
         mask_NxL = np.pad(mask_NxL, ((0, 0), (1, 0)))
-    return inputs, _split_rows(*_replace_runs(tokens_NxL, mask_NxL, sentinels))
+    return _replace_runs(tokens_NxL, mask_NxL, sentinels)
 
 
 def _replace_runs(
@@ -146,15 +191,3 @@ def _replace_runs(
 
 def _split_rows(tokens: Int32Array, counts_N: npt.NDArray[np.intp]) -> list[Int32Array]:
     return np.split(tokens, np.cumsum(counts_N)[:-1]) if len(counts_N) else []
-
-
-def _pad_equal_rows(
-    tokens: Int32Array, counts_N: npt.NDArray[np.intp], width: int, vocabulary: Vocabulary
-) -> Int32Array:
-    """Rows of one length, end of sequence and padding: (N, width)."""
-    padded_NxW = np.full((len(counts_N), width), vocabulary.pad_id, dtype=np.int32)
-    if len(counts_N):
-        count = int(counts_N[0])
-        padded_NxW[:, :count] = tokens.reshape(len(counts_N), count)
-        padded_NxW[:, count] = vocabulary.eos_id
-    return padded_NxW

@@ -8,9 +8,9 @@ from pathlib import Path
 from spanloom.pipeline.data import Data, in_words
 from spanloom.settings.compare import changes, within
 from spanloom.settings.kinds import kind_name
+from spanloom.settings.objectives import FullLM, Supervised
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
-from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
 from spanloom.training.facts import Facts
 from spanloom.training.first_loss import FirstLoss
@@ -58,11 +58,12 @@ def _warn_of_repeats(display: Display, run: Run, data: Data) -> None:
         return
     for one in data.tasks:
         epochs = one.rate * run.steps * run.batch_size / one.train.num_examples
-        if epochs > MOST_EPOCHS and isinstance(one.task.objective, SpanCorruption):
+        if epochs > MOST_EPOCHS and not isinstance(one.task.objective, Supervised):
+            anew = "" if isinstance(one.task.objective, FullLM) else ", masked anew each time"
             display.warn(
-                f"every text of {one.task.name} is read {times(epochs)} times, masked anew each time: beyond about "
-                f"{MOST_EPOCHS} readings the same text teaches less and less. More text helps, a lower rate, or fewer "
-                "--steps; watch the held-out loss"
+                f"every text of {one.task.name} is read {times(epochs)} times{anew}: beyond about {MOST_EPOCHS} "
+                "readings the same text teaches less and less. More text helps, a lower rate, or fewer --steps; watch "
+                "the held-out loss"
             )
 
 

@@ -10,10 +10,10 @@ from spanloom.conversion.detect import detect
 from spanloom.conversion.errors import ConversionError
 from spanloom.model.params import declare, flatten, unflatten
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.run import Run
-from spanloom.settings.task import SpanCorruption
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
-from spanloom.tasks.span_lengths import span_lengths
+from spanloom.tasks.objectives.build import denoiser_of
 from spanloom.training.checkpoint_paths import open_checkpoint
 from spanloom.training.checkpoints import restore
 from spanloom.training.facts import read_facts, vocabulary_inside
@@ -167,10 +167,10 @@ def untrained_sentinels(found: Found, run: Run) -> list[str]:
     """A warning if this run masks more spans in an example than the run behind the start did: the rows of the other
     sentinels were never trained. Empty where nothing is known of that run.
     """
-    ours = _spans(run)
+    ours = _sentinels(run, run.vocabulary)
     if not ours or found.run is None:
         return []
-    theirs = _spans(found.run)
+    theirs = _sentinels(found.run, found.vocabulary)
     if ours <= theirs:
         return []
     if theirs == 0:
@@ -182,18 +182,16 @@ def untrained_sentinels(found: Found, run: Run) -> list[str]:
     return [
         f"this run masks {ours} spans in an example and the one behind {found.path} masked {theirs}: the embedding "
         f"rows of the sentinels <extra_id_{theirs}> to <extra_id_{ours - 1}> begin untrained. To use trained ones "
-        "only, mask fewer spans: longer ones (--task.objective.mean-span-length) or in shorter inputs "
-        "(--task.objective.inputs-length)"
+        "only, mask fewer spans: longer ones (--task.objective.mean-span-length, where the objective has it) or in "
+        "shorter inputs (--task.objective.inputs-length)"
     ]
 
 
-def _spans(run: Run) -> int:
-    """Sentinels that a run uses: spans in an example, 0 for pairs."""
-    masked = [task.objective for task in run.tasks if isinstance(task.objective, SpanCorruption)]
-    return max(
-        (span_lengths(one.inputs_length, one.noise_density, one.mean_span_length).num_spans for one in masked),
-        default=0,
-    )
+def _sentinels(run: Run, vocabulary: Vocabulary) -> int:
+    """Sentinels that a run's examples use for masked spans, at most; 0 for pairs."""
+    built = build(vocabulary)
+    masked = [task.objective for task in run.tasks if not isinstance(task.objective, Supervised)]
+    return max((denoiser_of(objective, built).num_sentinels for objective in masked), default=0)
 
 
 def _sentinel_flags(vocabulary: Vocabulary) -> str:

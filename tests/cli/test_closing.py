@@ -10,9 +10,10 @@ from tiny_training import WORDS, tiny_run, write_text
 
 from spanloom.cli.closing import close_run
 from spanloom.cli.main import main
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.optimizer import Linear
 from spanloom.settings.run import After, Checkpoints, Evaluation
-from spanloom.settings.task import PairFiles, Supervised, Task
+from spanloom.settings.task import PairFiles, Task
 from spanloom.training import checkpoint_paths, read_model
 from spanloom.training import finished as finished_runs
 from spanloom.training.finished import results_file

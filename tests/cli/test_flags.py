@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from spanloom.cli.errors import UsageError
 from spanloom.cli.flags import Resuming, parse
 from spanloom.cli.recipe import Recipe, find
+from spanloom.settings.objectives import UL2, FullLM, IidDenoising, PrefixLM, SpanCorruption, TextInfilling
 from spanloom.settings.optimizer import Adafactor, AdamWRMS, Constant
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.vocabulary import SentencePiece
@@ -64,6 +66,46 @@ def test_kind_with_a_field_that_must_be_given():
     assert made.task.vocabulary == SentencePiece("x.model")
     with pytest.raises(UsageError, match=r"Missing .*--task.vocabulary.path"):
         run("--task.vocabulary", "sentence-piece")
+
+
+OBJECTIVES = {
+    "span-corruption": SpanCorruption,
+    "iid-denoising": IidDenoising,
+    "prefix-lm": PrefixLM,
+    "text-infilling": TextInfilling,
+    "ul2": UL2,
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), OBJECTIVES.items(), ids=OBJECTIVES.keys())
+def test_objectives_by_name_keep_what_all_on_text_share(name, kind):
+    flags = ["--task.objective.merge", "false", "--inputs-length", "64", "--task.objective", name]
+    assert run(*flags, recipe="pretrain").task.objective == replace(
+        kind(64, merge=False), **({"mean_span_length": 20.0} if kind is SpanCorruption else {})
+    )
+    assert run("--task.objective", name).task.objective.inputs_length == 128, "that of quickstart"
+
+
+def test_fields_of_objectives_are_flags():
+    rates = ["--task.objective.r-rate", "0", "--task.objective.x-mean-span-lengths", "3", "12"]
+    shares = ["--task.objective.x-noise-densities", "0.5", "0.5", "--task.objective.modes", "[N]", "[S]", "[X]"]
+    assert run("--task.objective", "ul2", *rates, *shares).task.objective == UL2(
+        128, r_rate=0.0, x_mean_span_lengths=(3.0, 12.0), x_noise_densities=(0.5, 0.5), modes=("[N]", "[S]", "[X]")
+    )
+    assert run("--task.objective", "full-lm", "--task.objective.targets-length", "64").task.objective == FullLM(
+        targets_length=64
+    )
+    with pytest.raises(UsageError, match=r"task.objective is prefix-lm here, which has no mean_span_length"):
+        run("--task.objective", "prefix-lm", "--task.objective.mean-span-length", "3")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "objective"),
+    [("--mean-span-length", "3", "text-infilling"), ("--inputs-length", "64", "full-lm")],
+)
+def test_a_recipes_parameter_that_another_kind_makes_idle_is_refused(flag, value, objective):
+    with pytest.raises(UsageError, match=f"{flag} says nothing with --task.objective {objective}"):
+        run(flag, value, "--task.objective", objective, recipe="pretrain")
 
 
 def test_switches():

@@ -1,6 +1,6 @@
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +11,7 @@ from spanloom.cli.main import main
 from spanloom.cli.recipe import find
 from spanloom.recipes import shipped
 from spanloom.settings.kinds import all_fields, parts
+from spanloom.settings.objectives import UL2
 from spanloom.settings.run import Run
 
 pytestmark = pytest.mark.short
@@ -106,6 +107,7 @@ class Settings:
 def test_what_stands_under_a_field_is_its_meaning():
     assert field_texts(Settings) == {"number": "How many.", "on": "On?"}
     assert field_texts(Run)["name"] == "Name of the run."
+    assert {*field_texts(UL2)} == {f.name for f in fields(UL2)}, "inherited ones too"
 
 
 @pytest.mark.parametrize(

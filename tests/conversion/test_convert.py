@@ -21,8 +21,9 @@ from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.huggingface import import_hf
 from spanloom.conversion.trained_model import Lineage
 from spanloom.pipeline.durable import StorageError
+from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.run import Run
-from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, Task, TextFiles
+from spanloom.settings.task import PairFiles, PythonDocs, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 
 

@@ -98,6 +98,23 @@ def test_a_space_before_a_piece_survives():
     assert plain(pieces) == "the[ dog| cat] sat"
 
 
+def test_targets_without_sentinels_are_one_gap_after_the_inputs():
+    targets = [*ids("cat sat"), EOS, *ids("on"), EOS]
+    pieces = pieces_of([*ids("the "), EOS], targets, [*ids("dog"), EOS], VOCABULARY)
+    assert pieces == [Piece("the "), Piece("cat sat\non", "dog")]
+    assert pieces_of([EOS], targets, targets, VOCABULARY) == [Piece("cat sat\non", "cat sat\non")]
+    masked = pieces_of([*ids("the "), S0, *ids("sat"), EOS], [*ids("the cat sat"), EOS], [], VOCABULARY)
+    assert plain(masked) == "the <extra_id_0>sat[|the cat sat]"
+
+
+def test_a_sentinel_that_masks_nothing_is_no_gap():
+    """UL2's modes stand first in the inputs."""
+    mode = VOCABULARY.sentinels[-1]
+    written = [S0, *ids("cat"), S1, *ids("it"), EOS]
+    assert plain(pieces_of([mode, *INPUTS], TARGETS, written, VOCABULARY)) == "the [cat] sat on [it|a mat]"
+    assert plain(pieces_of([mode, *INPUTS], TARGETS, [mode, *written], VOCABULARY)) == "the [cat] sat on [it|a mat]"
+
+
 def test_examples_are_filled_as_one_batch():
     params = initialize(declare(TINY), jax.random.key(0))
     short = TextExample(np.array(ids("the cat")), np.array(INPUTS[:6]), np.array(TARGETS))

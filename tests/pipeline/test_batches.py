@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from golden_data import golden_dir
 
-from spanloom.pipeline.batches import Block, fill_batch, join_batches, pad_rows, to_batch
+from spanloom.pipeline.batches import fill_batch, join_batches, pad_rows, to_batch
+from spanloom.tasks.block import Block
 
 
 def convert(row):

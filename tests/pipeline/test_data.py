@@ -10,7 +10,8 @@ from pipeline_data import pair_task, sentences, text_task, tiny_run
 
 from spanloom.pipeline.data import open_data
 from spanloom.pipeline.examples import DataError
-from spanloom.settings.task import PythonDocs, SpanCorruption, Task
+from spanloom.settings.objectives import SpanCorruption
+from spanloom.settings.task import PythonDocs, Task
 from spanloom.settings.vocabulary import Bytes
 
 

@@ -3,9 +3,9 @@ import pytest
 from one_piece import corrupt_one
 from pipeline_data import column_of
 
-from spanloom.pipeline.examples import DataError, PairExamples, SpanExamples, Widths, widths_of
+from spanloom.pipeline.examples import DataError, PairExamples, StreamExamples, Widths, widths_of
 from spanloom.pipeline.store import Store
-from spanloom.settings.task import SpanCorruption, Supervised
+from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
 
@@ -30,8 +30,8 @@ def keys(count: int) -> np.ndarray:
 @pytest.mark.short
 @pytest.mark.parametrize("extra", [0, 1, 2, 3, 7, 30])
 def test_rows_are_those_made_one_by_one_the_short_last_one_too(extra):
-    raw_length = SpanExamples(store_of(tokens=stream(1)), OBJECTIVE, BYTES).raw_length
-    examples = SpanExamples(store_of(tokens=stream(3 * raw_length + extra)), OBJECTIVE, BYTES)
+    raw_length = StreamExamples(store_of(tokens=stream(1)), OBJECTIVE, BYTES).raw_length
+    examples = StreamExamples(store_of(tokens=stream(3 * raw_length + extra)), OBJECTIVE, BYTES)
     assert examples.num_examples == 3 + (extra > 0)
     order = np.arange(examples.num_examples)[::-1].copy()
     block = examples.make(order, keys(len(order)))
@@ -56,7 +56,7 @@ def restore(inputs: np.ndarray, targets: np.ndarray, sentinels: tuple[int, ...])
 
 
 def test_inputs_and_targets_together_are_the_text():
-    examples = SpanExamples(store_of(tokens=stream(500)), OBJECTIVE, BYTES)
+    examples = StreamExamples(store_of(tokens=stream(500)), OBJECTIVE, BYTES)
     block = examples.make(np.arange(examples.num_examples), keys(examples.num_examples))
     for example in range(examples.num_examples):
         inputs = np.trim_zeros(block.inputs[example], "b")
@@ -67,7 +67,7 @@ def test_inputs_and_targets_together_are_the_text():
 @pytest.mark.parametrize("density", [0.15, 0.3, 0.5])
 def test_full_rows_are_full(density):
     objective = SpanCorruption(inputs_length=64, noise_density=density, mean_span_length=3.0)
-    examples = SpanExamples(store_of(tokens=stream(5000)), objective, BYTES)
+    examples = StreamExamples(store_of(tokens=stream(5000)), objective, BYTES)
     block = examples.make(np.arange(10), keys(10))
     assert (block.target_lengths == examples.targets_length).all()
     assert (block.targets[:, -1] == BYTES.eos_id).all()
@@ -76,7 +76,7 @@ def test_full_rows_are_full(density):
 def test_too_few_sentinels_are_refused_before_any_example_is_made():
     objective = SpanCorruption(inputs_length=512, mean_span_length=3.0)
     with pytest.raises(ValueError, match="sentinel"):
-        SpanExamples(store_of(tokens=stream(5000)), objective, build(Bytes(sentinels="google")))
+        StreamExamples(store_of(tokens=stream(5000)), objective, build(Bytes(sentinels="google")))
 
 
 PAIRS = {"inputs": [[10, 0, 11], [], [12]], "targets": [[20], [21, 22, 0, 23], []]}

@@ -10,7 +10,8 @@ from golden_data import golden_dir, shared_dir
 from pipeline_data import tiny_run
 
 from spanloom.pipeline.data import open_data
-from spanloom.settings.task import SpanCorruption, Task, TextFiles
+from spanloom.settings.objectives import SpanCorruption
+from spanloom.settings.task import Task, TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 from spanloom.tasks.span_corruption import apply_mask_block, lengths_of
 

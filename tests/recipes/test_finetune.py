@@ -6,9 +6,10 @@ import pytest
 from spanloom.model.sizes import named
 from spanloom.recipes.finetune import recipe
 from spanloom.recipes.quickstart import recipe as quickstart
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.serialize import SettingsError
-from spanloom.settings.task import PairFiles, Supervised
+from spanloom.settings.task import PairFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 from spanloom.training.facts import Facts, to_data
 

@@ -6,11 +6,12 @@ import pytest
 
 from spanloom.settings.kinds import all_fields, get, parts, put
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.optimizer import Adafactor, AdamW, AdamWRMS, Factors
 from spanloom.settings.ranges import LARGEST_SEED, number_problems
 from spanloom.settings.run import Loss, Run
 from spanloom.settings.serialize import SettingsError
-from spanloom.settings.task import PythonDocs, SpanCorruption, Task
+from spanloom.settings.task import PythonDocs, Task
 
 pytestmark = pytest.mark.short
 

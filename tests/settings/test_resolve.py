@@ -3,10 +3,11 @@ from dataclasses import replace
 import pytest
 
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.optimizer import WSD, AdamW, Cosine, Factors, Linear, Rsqrt
 from spanloom.settings.run import Checkpoints, Evaluation, Logging, Loss, Run
 from spanloom.settings.serialize import SettingsError
-from spanloom.settings.task import PairFiles, PythonDocs, SpanCorruption, Supervised, Task, TextFiles
+from spanloom.settings.task import PairFiles, PythonDocs, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes
 
 pytestmark = pytest.mark.short

@@ -4,10 +4,11 @@ import json
 import pytest
 
 from spanloom.settings.model import Model
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.optimizer import WSD, AdamW, AdamWRMS, Constant, Cosine, Factors, Linear
 from spanloom.settings.run import Loss, Run
 from spanloom.settings.serialize import SettingsError, from_json, to_json
-from spanloom.settings.task import PairFiles, PythonDocs, Supervised, Task, TextFiles
+from spanloom.settings.task import PairFiles, PythonDocs, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 
 pytestmark = pytest.mark.short

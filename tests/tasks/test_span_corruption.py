@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from one_piece import corrupt_one
 
-from spanloom.settings.task import SpanCorruption
+from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
 from spanloom.tasks.randomness import hash64
 from spanloom.tasks.span_corruption import (
@@ -97,13 +97,12 @@ def test_corrupt_block_masks_appends_eos_and_fills_the_slots(objective: SpanCorr
     assert np.array_equal(tokens_NxL, before)
     mask_NxL = noise_mask_block(keys_of(40), lengths.raw_length, objective.noise_density, objective.mean_span_length)
     inputs, targets = apply_mask_block(tokens_NxL, mask_NxL, BYTES.sentinels)
-    assert {name: (rows.shape, rows.dtype) for name, rows in block.items()} == {
-        "inputs": ((40, lengths.inputs_length), np.int32),
-        "targets": ((40, lengths.targets_length), np.int32),
-    }
+    assert (block.inputs.shape, block.inputs.dtype) == ((40, lengths.inputs_length), np.int32)
+    assert (block.targets.shape, block.targets.dtype) == ((40, lengths.targets_length), np.int32)
+    assert (block.target_lengths == lengths.targets_length).all()
     for row in range(40):
-        assert block["inputs"][row].tolist() == [*inputs[row].tolist(), 1]
-        assert block["targets"][row].tolist() == [*targets[row].tolist(), 1]
+        assert block.inputs[row].tolist() == [*inputs[row].tolist(), 1]
+        assert block.targets[row].tolist() == [*targets[row].tolist(), 1]
         assert restore(inputs[row].tolist(), targets[row].tolist(), BYTES.sentinels) == tokens_NxL[row].tolist()
         used = [token for token in inputs[row].tolist() if token >= 259]
         assert used == list(BYTES.sentinels[: lengths.num_spans])
@@ -118,10 +117,10 @@ def test_a_row_depends_on_its_tokens_and_key_alone() -> None:
     shuffled = corrupt_block(tokens_NxL[order], keys_N[order], T5, BYTES)
     one = corrupt_one(tokens_NxL[4], keys_N[4], T5, BYTES)
     for name in ("inputs", "targets"):
-        assert np.array_equal(whole[name][order], shuffled[name])
-        assert np.array_equal(whole[name][4], one[name])
+        assert np.array_equal(getattr(whole, name)[order], getattr(shuffled, name))
+        assert np.array_equal(getattr(whole, name)[4], one[name])
     other = corrupt_block(tokens_NxL, keys_of(30, seed=1), T5, BYTES)
-    assert (other["inputs"] != whole["inputs"]).any(axis=1).all()
+    assert (other.inputs != whole.inputs).any(axis=1).all()
 
 
 @pytest.mark.parametrize("objective", [T5, BYT5, SpanCorruption(128, 0.5, 1.5)], ids=["t5", "byt5", "half"])
@@ -140,7 +139,7 @@ def test_shorter_pieces_are_masked_by_their_own_length_and_padded(objective: Spa
 
 
 def test_empty_blocks_and_pieces() -> None:
-    assert corrupt_block(tokens_of(0, 568), keys_of(0), T5, BYTES)["inputs"].shape == (0, 512)
+    assert corrupt_block(tokens_of(0, 568), keys_of(0), T5, BYTES).inputs.shape == (0, 512)
     empty = corrupt_one(np.array([], np.uint16), 0, T5, BYTES)
     assert empty["inputs"][:2].tolist() == [1, 0] and empty["targets"][:2].tolist() == [1, 0]
 

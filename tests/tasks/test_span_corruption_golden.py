@@ -11,7 +11,7 @@ import pytest
 from golden_data import golden_dir
 from one_piece import corrupt_one
 
-from spanloom.settings.task import SpanCorruption
+from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.vocabulary import Bytes
 from spanloom.tasks.randomness import hash64, key_of
 from spanloom.tasks.span_corruption import apply_mask_block, noise_mask_block

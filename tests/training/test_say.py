@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 from tiny_training import tiny_run
 
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.optimizer import Adafactor
-from spanloom.settings.task import PairFiles, Supervised
+from spanloom.settings.task import PairFiles
 from spanloom.settings.vocabulary import Bytes
 from spanloom.training.say import say_data, say_model
 from spanloom.vocabularies.build import build

@@ -9,8 +9,17 @@ from tiny_training import same_arrays, tiny_run, write_vocabulary
 
 from spanloom.model.params import declare, initialize
 from spanloom.optim.build import build
+from spanloom.settings.objectives import (
+    UL2,
+    FullLM,
+    IidDenoising,
+    PrefixLM,
+    SpanCorruption,
+    Supervised,
+    TextInfilling,
+)
 from spanloom.settings.run import Checkpoints
-from spanloom.settings.task import PairFiles, SpanCorruption, Supervised, Task
+from spanloom.settings.task import PairFiles, Task
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 from spanloom.training.checkpoint_paths import CheckpointError
 from spanloom.training.checkpoints import CheckpointWriter
@@ -162,6 +171,20 @@ def test_sentinels_that_the_start_never_trained_are_said(trained):
     assert "<extra_id_2> to <extra_id_6> begin untrained" in warning
     pairs = Task("pairs", PairFiles(("pairs.tsv",)), objective=Supervised())
     assert load_start(dataclasses.replace(starting(run, directory), task=pairs)).warnings == ()
+
+
+def test_what_other_objectives_use_of_sentinels_is_known(trained):
+    """The start's run masks 2 spans in an example of 32 tokens."""
+    directory, run, _ = trained
+
+    def warnings(objective):
+        task = dataclasses.replace(run.task, objective=objective)
+        return load_start(dataclasses.replace(starting(run, directory), task=task)).warnings
+
+    assert warnings(PrefixLM(64)) == warnings(FullLM()) == warnings(TextInfilling(64)) == ()
+    for objective in (SpanCorruption(32, random_roll=True), IidDenoising(64), UL2(64)):
+        (warning,) = warnings(objective)
+        assert "<extra_id_2> to <extra_id_" in warning and "begin untrained" in warning
 
 
 @pytest.mark.parametrize("began", [None, "elsewhere/run"])

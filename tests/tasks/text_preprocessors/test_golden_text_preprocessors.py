@@ -18,7 +18,7 @@ WITH_SETTINGS = {
     "preprocess_tsv": pp.PreprocessTsv, "rank_classification_formatter": pp.RankClassificationFormatter,
 }  # fmt: skip
 EOS = ("append_eos, then the task's right trim", "append_eos_after_trim, then the task's right trim")
-# of the reference's token-level rows, those below are made by the objectives and the joining of documents
+# of the reference's token-level rows, those below are for tests/pipeline/test_objectives_golden.py
 ELSEWHERE = {
     "reduce_concat_tokens", "split_tokens", "concatenate_and_split_to_fixed_length", "full_lm", "prefix_lm",
     "random_prefix_noise_mask (prefix_lm)",

@@ -1,0 +1,33 @@
+"""From the settings of an objective on text to the denoiser that works by them."""
+
+from functools import partial
+
+from spanloom.settings.objectives import UL2, FullLM, IidDenoising, PrefixLM, SpanCorruption, TextInfilling, TokenStream
+from spanloom.tasks.objectives import full_lm, iid_denoising, prefix_lm, text_infilling, ul2
+from spanloom.tasks.objectives.denoiser import Denoiser
+from spanloom.tasks.span_corruption import corrupt_block, lengths_of
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+
+def denoiser_of(objective: TokenStream, vocabulary: Vocabulary) -> Denoiser:
+    """The objective at work; call it when a task is built.
+
+    Raises ValueError, with the reason and the fix, where lengths, shares and sentinels do not go together.
+    """
+    match objective:
+        case SpanCorruption():
+            lengths = lengths_of(objective, vocabulary)
+            make = partial(corrupt_block, objective=objective, vocabulary=vocabulary)
+            widths = (lengths.inputs_length, lengths.targets_length)
+            return Denoiser(lengths.raw_length, *widths, num_sentinels=lengths.num_spans, make=make)
+        case IidDenoising():
+            return iid_denoising.denoiser(objective, vocabulary)
+        case PrefixLM():
+            return prefix_lm.denoiser(objective, vocabulary)
+        case FullLM():
+            return full_lm.denoiser(objective, vocabulary)
+        case TextInfilling():
+            return text_infilling.denoiser(objective, vocabulary)
+        case UL2():
+            return ul2.denoiser(objective, vocabulary)
+    raise TypeError(f"{type(objective).__name__} makes no examples of text")
