@@ -144,6 +144,7 @@ def read_lineage(folder: str | Path) -> "Lineage":
             origin=str(mark["origin"]),
             run=None if mark["run"] is None else from_json(mark["run"]),
             step=mark["step"],
+            checkpoint=mark.get("checkpoint"),
             losses={name: float(value) for name, value in mark["losses"].items()},
             started_from=mark["started_from"],
             versions={str(name): str(version) for name, version in mark["versions"].items()},
@@ -197,6 +198,7 @@ def _describe(source: "TrainedModel", vocabulary: Vocabulary, files: list[str]) 
         "vocabulary": to_json(vocabulary),
         "origin": lineage.origin,
         "step": lineage.step,
+        "checkpoint": lineage.checkpoint,
         # JSON has no NaN
         "losses": {name: value if math.isfinite(value) else str(value) for name, value in lineage.losses.items()},
         "started_from": lineage.started_from,

@@ -310,10 +310,6 @@ def test_the_card_knows_every_source(tmp_path, tiny, make_source, source, object
     assert expected in card(tmp_path, replace(make_source(tiny), lineage=Lineage("runs/a", run)))
 
 
-def test_convert_names_what_it_exports():
-    assert set(convert.__all__) >= {"convert_to_hf", "Report", "model_from_hf"}
-
-
 def test_special_ids_are_those_of_the_vocabulary(tmp_path, tiny, make_source):
     (tmp_path / "text.txt").write_text("a small text of a few words\n" * 20)
     sentencepiece.SentencePieceTrainer.train(
