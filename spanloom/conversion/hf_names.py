@@ -82,7 +82,10 @@ def tensors(model: Model) -> list[Tensor]:
 
 def check_layers(names: Iterable[str], model: Model, config: Path) -> None:
     """ConversionError where these tensors are of another number of layers than the config says. No jax."""
-    stacks = {"encoder": ("num_layers", model.num_encoder_layers), "decoder": ("num_decoder_layers", model.num_decoder_layers)}
+    stacks = {
+        "encoder": ("num_layers", model.num_encoder_layers),
+        "decoder": ("num_decoder_layers", model.num_decoder_layers),
+    }
     blocks = {found.group() for name in names if (found := re.match(r"(?:en|de)coder\.block\.\d+", name))}
     for stack, (field, said) in stacks.items():
         there = {block for block in blocks if block.startswith(stack)}
