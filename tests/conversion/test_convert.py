@@ -15,7 +15,7 @@ import pytest
 import sentencepiece
 from golden_data import shared_dir
 
-from spanloom.conversion import convert, hf_weights, huggingface, parity
+from spanloom.conversion import hf_weights, huggingface, parity
 from spanloom.conversion.convert import ParityError, convert_to_hf, model_from_hf
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.huggingface import import_hf
