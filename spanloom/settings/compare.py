@@ -17,36 +17,6 @@ from spanloom.settings.serialize import SettingsError
 FREE = ("steps", "log", "eval", "checkpoint", "after", "out", "name", "model.name")
 """Fields (with all below them) that may change on resume."""
 
-BY_NAME = (
-    "task",
-    "schedule",
-    "loss",
-    "batch_size",
-    "seed",
-    "start",
-    "model.relative_position_max_distance",
-    "model.norm_epsilon",
-    "model.dropout",
-    "model.dtype",
-    "model.scan_layers",
-    "optimizer.learning_rate",
-    "optimizer.decay_rate",
-    "optimizer.step_offset",
-    "optimizer.clipping_threshold",
-    "optimizer.beta2",
-    "optimizer.epsilon",
-    "optimizer.epsilon1",
-    "optimizer.epsilon2",
-    "optimizer.multiply_by_parameter_scale",
-    "optimizer.min_scale",
-    "optimizer.max_parameter_scale",
-    "optimizer.weight_decay",
-    "optimizer.weight_decay_lr_exponent",
-    "optimizer.global_norm_clip",
-    "optimizer.skip_nan_updates",
-)
-"""Fields (with all below them) that decide the result and may change where that is accepted by name."""
-
 WEIGHTS = (
     "model.vocab_size",
     "model.d_model",
