@@ -85,6 +85,7 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
 
     `accepted` holds dotted fields; one that stands for a group (`task.source`) accepts all below it.
     """
+    found = list(found)
     deciding = [c for c in found if not c.free]
     shapes = [c for c in deciding if c.shapes]
     open_ = [c for c in deciding if not c.shapes and not within(c.field, accepted)]
@@ -97,7 +98,19 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
             + _diff(open_)
             + "\nTake them back; or go on from the last checkpoint in a new directory with --fork NEW_DIR; "
             + f"or change this run from here on with --accept-change {names}"
+            + _derived(found)
         )
+
+
+def _derived(found: Iterable[Change]) -> str:
+    """The way on where the schedule was to end with the steps, and only these were asked for."""
+    new = {c.field: c.new for c in found}
+    if "steps" not in new or new["steps"] != new.get("schedule.decay_steps"):
+        return ""
+    return (
+        "\nschedule.decay_steps follows from steps where nothing sets it. To train on with the schedule as it is, if it "
+        f"does not end at 0, name the run instead of its recipe: spanloom train RUN_DIR --steps {new['steps']}"
+    )
 
 
 def _misfit(shapes: list[Change]) -> str:

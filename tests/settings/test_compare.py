@@ -18,7 +18,7 @@ from spanloom.settings.compare import (
 )
 from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
 from spanloom.settings.model import Model
-from spanloom.settings.optimizer import Adafactor, AdamW, AdamWRMS, Constant
+from spanloom.settings.optimizer import Adafactor, AdamW, AdamWRMS, Constant, Cosine
 from spanloom.settings.run import After, Checkpoints, Evaluation, Logging, Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PythonDocs, Task
@@ -237,3 +237,13 @@ def test_what_is_said_of_the_optimizers_state_is_so(old):
         if change.field == "optimizer.min_dim_size_to_factor":
             optimizer = replace(optimizer, min_dim_size_to_factor=2**20)
         assert (state(optimizer) != state(old)) == change.shapes, str(change)
+
+
+def test_steps_that_would_move_the_end_of_a_schedule_have_a_way_on():
+    old = replace(RUN, schedule=Cosine(warmup_steps=1, end_factor=0.1), steps=100)
+    with pytest.raises(ChangedSettingsError, match=r"--accept-change schedule\.decay_steps\n.*RUN_DIR --steps 200$"):
+        refuse(changes(old.resolve(), replace(old, steps=200).resolve()))
+    with pytest.raises(ChangedSettingsError) as error:
+        refuse(changes(old.resolve(), replace(old, schedule=replace(old.schedule, decay_steps=200)).resolve()))
+    assert "RUN_DIR" not in str(error.value)
+    refuse(changes(old.resolve(), replace(old.resolve(), steps=200).resolve()))
