@@ -1,6 +1,6 @@
 """The data of a run: batches of the training part by position, and the held-out part of each task in order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -112,28 +112,24 @@ def open_data(
     for task in run.tasks:
         if not isinstance(task.objective, Supervised):
             denoiser_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
-    tasks = []
+    built = {}
     for task in run.tasks:
-        directories = store_directories(task, directory)
-        built = open_or_build_all(
-            task, directories, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
+        places = store_directories(task, directory)
+        built[task.name] = open_or_build_all(
+            task, places, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
         )
-        stores: dict[Split, Store] = {split: built[split] for split in directories}
-        warn_of_unknown_text(task, stores["train"], vocabulary, warn)
-        tasks.append(_task_data(task, stores, vocabulary, run.seed))
-    return _data_of(run, tasks, vocabulary)
+    data = data_of(run, built, vocabulary)
+    for one in data.tasks:
+        warn_of_unknown_text(one.task, one.train.store, vocabulary, warn)
+    return data
 
 
-def _task_data(task: Task, stores: dict[Split, Store], vocabulary: Vocabulary, seed: int) -> TaskData:
-    examples = _examples_of(task, stores, vocabulary)
-    _check_enough(task, stores, examples)
-    parts = {split: Dataset(examples[split], seed=seed, task=task.name, store=store) for split, store in stores.items()}
-    reports = {split: store.report for split, store in stores.items()}
-    return TaskData(task, parts["train"], parts.get("heldout"), reports)
+def data_of(run: Run, built: Mapping[str, Mapping[Split, Store]], vocabulary: Vocabulary) -> Data:
+    """The data of a run in stores, by task and part, whatever became of the text behind them; nothing else is read.
 
-
-def _data_of(run: Run, tasks: Sequence[TaskData], vocabulary: Vocabulary) -> Data:
-    """One task as it is, or several mixed."""
+    Raises DataError where they cannot be learned from as the settings stand.
+    """
+    tasks = [_task_data(task, built[task.name], vocabulary, run.seed) for task in run.tasks]
     train: Dataset | MixedDataset = tasks[0].train
     if isinstance(run.task, Mixture):
         try:
@@ -146,6 +142,14 @@ def _data_of(run: Run, tasks: Sequence[TaskData], vocabulary: Vocabulary) -> Dat
         train = MixedDataset([by_name[name] for name in rates.names], _plan(run, rates, by_name))
     lengths = {"encoder": train.inputs_length, "decoder": train.targets_length}
     return Data(run.task, train, tuple(tasks), vocabulary, lengths)
+
+
+def _task_data(task: Task, stores: Mapping[Split, Store], vocabulary: Vocabulary, seed: int) -> TaskData:
+    examples = _examples_of(task, stores, vocabulary)
+    _check_enough(task, stores, examples)
+    parts = {split: Dataset(examples[split], seed=seed, task=task.name, store=store) for split, store in stores.items()}
+    reports = {split: store.report for split, store in stores.items()}
+    return TaskData(task, parts["train"], parts.get("heldout"), reports)
 
 
 def _plan(run: Run, rates: TaskRates, parts: Mapping[str, Dataset]) -> MixingPlan:

@@ -146,6 +146,7 @@ class CheckpointWriter:
         self._vocabulary_files = dict(vocabulary_files)
         self._on_saved = on_saved
         # Orbax logs the traceback of every thread that an error passes; the error itself is raised here anyway.
+        self._absl_level = logging.getLogger("absl").level
         logging.getLogger("absl").setLevel(logging.CRITICAL)
         self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
         self._commit: threading.Thread | None = None
@@ -161,7 +162,7 @@ class CheckpointWriter:
         partial = self._directory / f"{facts.step}{PARTIAL}"
         params, optimizer = flatten(state.params), flatten(state.opt_state)
         try:
-            partial.mkdir()
+            partial.mkdir(parents=True)  # somebody may have removed the run directory
             whole = to_data(facts, {"params": params, "optimizer": optimizer})
             (partial / FACTS).write_text(json.dumps(whole, indent=1))
             for name, content in self._vocabulary_files.items():
@@ -188,15 +189,17 @@ class CheckpointWriter:
             raise error
 
     def close(self) -> None:
-        """Wait, then free Orbax's threads."""
+        """Wait, then free Orbax's threads and let its logger speak again."""
         try:
             self.wait()
         finally:
             self._orbax.close()
+            logging.getLogger("absl").setLevel(self._absl_level)
 
     def _finish(self, partial: Path, step: int, started: float) -> None:
         try:
             self._orbax.wait_until_finished()
+            (partial / FACTS).stat()  # Orbax makes its folder anew where all was removed under it
             size = seal(partial)
             partial.rename(self._directory / str(step))
             sync_directory(self._directory)

@@ -60,18 +60,28 @@ def refuse_changed_text(checkpoint: Path, facts: Facts, run: Run, directory: Pat
     """
     if _asked_for(facts, run) or _accepts_text(accepted):
         return
-    changed = []
+    stores, changed = stores_learnt_from(facts, run, directory), []
     for task in run.tasks:
-        stores: dict[Split, Store] = {}
+        learnt_from = stores[task.name]
+        found = changed_texts(task, learnt_from)
+        changed += [part_name(run.task, task, split) for split in learnt_from if split in found]
+    if changed:
+        raise _refusal(checkpoint, changed, PUT_BACK)
+
+
+def stores_learnt_from(facts: Facts, run: Run, directory: Path) -> dict[str, dict[Split, Store]]:
+    """Stores in the run directory, by task and part, that still hold what the checkpoint learnt from; nothing is
+    written.
+    """
+    stores: dict[str, dict[Split, Store]] = {}
+    for task in run.tasks:
+        stores[task.name] = {}
         for split, place in store_directories(task, directory).items():
             with contextlib.suppress(FileNotFoundError, DamagedStoreError, KeyError, TypeError):
                 store = open_store(place)
                 if store.content == facts.content.get(part_name(run.task, task, split)):
-                    stores[split] = store
-        found = changed_texts(task, stores)
-        changed += [part_name(run.task, task, split) for split in stores if split in found]
-    if changed:
-        raise _refusal(checkpoint, changed, PUT_BACK)
+                    stores[task.name][split] = store
+    return stores
 
 
 def changed_parts(checkpoint: Path, facts: Facts, run: Run, data: Data, accepted: Collection[str]) -> list[str]:
