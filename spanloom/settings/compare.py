@@ -1,4 +1,4 @@
-"""What differs between the settings that a run has and those it is asked to go on with.
+"""What differs between the settings of a run that began and those it is asked to go on with.
 
 A field is either free (steps, logging, evaluation, checkpoints, names and places) or decides the result. A free one may
 change on resume; of the others each must be accepted by name, or the change goes into a new directory. Some of these
@@ -43,7 +43,7 @@ DEPENDS = {
 
 
 class ChangedSettingsError(SettingsError):
-    """Settings that decide the result differ from those the run has."""
+    """Settings that decide the result differ from those the run began with."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
     if open_:
         names = ",".join(c.field for c in open_)
         raise ChangedSettingsError(
-            "settings that decide the result differ from those this run has now:\n"
+            "settings that decide the result differ from those this run began with:\n"
             + _diff(open_)
             + "\nTake them back; or go on from the last checkpoint in a new directory with --fork NEW_DIR; "
             + f"or change this run from here on with --accept-change {names}"
@@ -108,8 +108,8 @@ def _derived(found: Iterable[Change]) -> str:
     if "steps" not in new or new["steps"] != new.get("schedule.decay_steps"):
         return ""
     return (
-        "\nschedule.decay_steps follows from steps where nothing sets it. To train on with the schedule as it is, if it "
-        f"does not end at 0, name the run instead of its recipe: spanloom train RUN_DIR --steps {new['steps']}"
+        "\nschedule.decay_steps follows from steps where nothing sets it. To train on with the schedule as it is, if "
+        f"it does not end at 0, name the run instead of its recipe: spanloom train RUN_DIR --steps {new['steps']}"
     )
 
 
