@@ -1,4 +1,4 @@
-"""What differs between the settings of a run that began and those it is asked to go on with.
+"""What differs between the settings that a run has and those it is asked to go on with.
 
 A field is either free (steps, logging, evaluation, checkpoints, names and places) or decides the result. A free one may
 change on resume; of the others each must be accepted by name, or the change goes into a new directory. Some of these
@@ -43,7 +43,7 @@ DEPENDS = {
 
 
 class ChangedSettingsError(SettingsError):
-    """Settings that decide the result differ from those the run began with."""
+    """Settings that decide the result differ from those the run has."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
     if open_:
         names = ",".join(c.field for c in open_)
         raise ChangedSettingsError(
-            "settings that decide the result differ from those this run began with:\n"
+            "settings that decide the result differ from those this run has now:\n"
             + _diff(open_)
             + "\nTake them back; or go on from the last checkpoint in a new directory with --fork NEW_DIR; "
             + f"or change this run from here on with --accept-change {names}"
