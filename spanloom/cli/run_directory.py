@@ -115,7 +115,10 @@ def _mend(directory: Path, checkpoint: Path) -> str:
 
 
 def anchored(run: Run, base: Path) -> Run:
-    """The run with relative paths of files made absolute, so that it can go on from another working directory."""
+    """The run with relative paths of files made absolute, so that it can go on from another working directory.
+
+    Raises CommandError for one that is no UTF-8.
+    """
     source, vocabulary, start = run.task.source, run.task.vocabulary, run.start
     if isinstance(source, TextFiles | PairFiles):
         files = tuple(_anchor(name, base) for name in source.files)
@@ -127,9 +130,19 @@ def anchored(run: Run, base: Path) -> Run:
 
 
 def _anchor(name: str, base: Path) -> str:
-    if "://" in name or not name or os.path.isabs(name):
-        return name
-    return os.path.normpath(base / os.path.expanduser(name))
+    kept = "://" in name or not name or os.path.isabs(name)
+    return check_name(name if kept else os.path.normpath(base / os.path.expanduser(name)))
+
+
+def check_name(path: str) -> str:
+    """The path. Raises CommandError if it is no UTF-8: run.json, stores and model cards could not hold it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise CommandError(
+            f"{path!r}: a name that is no UTF-8 cannot be written down with the run: rename it"
+        ) from None
+    return path
 
 
 def _refuse_fewer_steps(old: Run, run: Run, directory: Path, step: int) -> None:
