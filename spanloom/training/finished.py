@@ -68,6 +68,6 @@ def _logged(metrics: Path, task: str, step: int) -> dict[str, float] | None:
             event = json.loads(line)
             if (event["kind"], event["step"], event["task"]) == ("eval", step, task):
                 return {name: float(event[name]) for name in ("heldout_loss", "heldout_text_loss", "heldout_tokens")}
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue  # another kind of line, or a damaged one
     return None
