@@ -1,4 +1,4 @@
-# make quickstart   set up .venv and train a small byte model on the documentation inside this Python
+# make quickstart   set up .venv and train a small byte model on the documentation inside this Python, or show it again
 # make test         set up .venv and run the tests that need nothing but the core and pytest
 # make check        everything CI runs: lint, types, all tests, parity with torch and transformers, newer Pythons
 # make check-all    that, and what takes long
@@ -12,7 +12,7 @@ PYTEST_FLAGS ?=
 .PHONY: quickstart test check check-all bench lint types clean
 
 quickstart: $(VENV)/.core
-	$(VENV)/bin/spanloom train quickstart
+	$(VENV)/bin/spanloom train $(if $(wildcard runs/quickstart/run.json),runs/quickstart,quickstart)
 
 test: $(VENV)/.dev
 	$(PY) -m pytest -q -n 2 -m "not slow and not parity" $(PYTEST_FLAGS)

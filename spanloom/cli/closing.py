@@ -105,7 +105,7 @@ def _next_commands(run: Run, directory: Path, step: int, hint: str) -> None:
         longer.resolve()
         print(f"  spanloom train {place} --steps {longer.steps}")
     if pretrained:
-        print(f"  spanloom finetune --data pairs.tsv --start {place} --out runs/finetuned")
+        print(f"  spanloom finetune --data pairs.tsv --start {place} --out runs/finetuned  # with pairs of your own")
     elif (best := _best(directory)) is not None and best != step:
         print(f"  spanloom convert {place} {shlex.quote(f'{directory}-best')} --to hf --which best")
 

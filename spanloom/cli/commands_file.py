@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import spanloom
-from spanloom.pipeline.durable import explain_full_disk
+from spanloom.pipeline.durable import explain_full_disk, json_object
 
 COMMANDS_FILE = "commands.jsonl"
 
@@ -44,9 +44,5 @@ def _entries(directory: Path) -> Iterator[dict[str, Any]]:
     """The lines, but for those that are damaged."""
     path = directory / COMMANDS_FILE
     for line in path.read_bytes().splitlines() if path.is_file() else []:
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(entry, dict):
+        if (entry := json_object(line)) is not None:
             yield entry

@@ -116,7 +116,10 @@ def _mend(directory: Path, checkpoint: Path) -> str:
 
 
 def anchored(run: Run, base: Path) -> Run:
-    """The run with relative paths of files made absolute, so that it can go on from another working directory."""
+    """The run with relative paths of files made absolute, so that it can go on from another working directory.
+
+    Raises CommandError for one that is no UTF-8.
+    """
     task = map_tasks(run.task, lambda task: _anchored_task(task, base))
     return replace(run, task=task, start=None if run.start is None else _anchor(run.start, base))
 
@@ -132,9 +135,19 @@ def _anchored_task(task: Task, base: Path) -> Task:
 
 
 def _anchor(name: str, base: Path) -> str:
-    if "://" in name or not name or os.path.isabs(name):
-        return name
-    return os.path.normpath(base / os.path.expanduser(name))
+    kept = "://" in name or not name or os.path.isabs(name)
+    return check_name(name if kept else os.path.normpath(base / os.path.expanduser(name)))
+
+
+def check_name(path: str) -> str:
+    """The path. Raises CommandError if it is no UTF-8: run.json, stores and model cards could not hold it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise CommandError(
+            f"{path!r}: a name that is no UTF-8 cannot be written down with the run: rename it"
+        ) from None
+    return path
 
 
 def _refuse_fewer_steps(old: Run, run: Run, directory: Path, step: int) -> None:

@@ -45,9 +45,11 @@ def train(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = No
 
 def start_run(command: Command[Resuming], words: Sequence[str]) -> None:
     """Prepare the run directory, train, and show what came of it."""
-    from spanloom.cli.run_directory import anchored, prepare
+    from spanloom.cli.run_directory import anchored, check_name, prepare
 
     directory = output_directory(command)
+    for place in (str(directory), command.options.fork or ""):
+        check_name(place)
     if command.options.fork is not None and not command.options.fork.strip():
         raise UsageError("--fork is empty: name a new directory (is a variable of the shell unset?)")
     run = anchored(replace(command.run, out=str(directory)), Path.cwd()).resolve()

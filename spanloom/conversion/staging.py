@@ -86,7 +86,7 @@ def _files_of_export(folder: Path) -> set[str]:
     try:
         names = json.loads((folder / MARK_NAME).read_text(encoding="utf-8"))["files"]
         return {str(name) for name in names} | {MARK_NAME}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return set()
 
 

@@ -1,13 +1,16 @@
-"""Files that are whole or absent: write, flush to disk, then rename; and one lock for each directory that is built."""
+"""Files that are whole or absent: write, flush to disk, then rename; one lock for each directory
+that is built; and lines that a kill may have torn."""
 
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from io import BufferedWriter
 from pathlib import Path
+from typing import Any
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
@@ -89,3 +92,12 @@ def _acquire(descriptor: int, waiting: Callable[[], object]) -> None:
     except BlockingIOError:
         waiting()
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def json_object(line: bytes) -> dict[str, Any] | None:
+    """The object in a line of a file that is appended to; None for one that is damaged, such as torn by a kill."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

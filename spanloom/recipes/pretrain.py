@@ -88,6 +88,8 @@ def recipe(
 
 def _model_and_vocabulary(model: str | None, vocabulary: str | None, start: str | None) -> tuple[Model, Vocabulary]:
     """What is named, else what the start checkpoint has, else ByT5 small and the vocabulary of the model's family."""
+    if model is not None and not model.strip():
+        raise SettingsError("--model is empty: name a size, or leave it out (is a variable of the shell unset?)")
     if start is None:
         size = named(model or "byt5_small")
         return size, vocabulary_of(vocabulary, size.name)

@@ -130,7 +130,8 @@ def _vocabulary_problems(run: Run) -> Iterator[str]:
 def _task_problems(task: Task) -> Iterator[str]:
     source, objective = task.source, task.objective
     if isinstance(source, TextFiles | PairFiles) and not source.files:
-        yield "task.source.files is empty: name at least one file or glob (--text or --data on the command line)"
+        flag = "--data" if isinstance(source, PairFiles) else "--text"
+        yield f"task.source.files is empty: name at least one file or glob ({flag} FILES on the command line)"
     kept_out = isinstance(source, PythonDocs) or not source.heldout_files
     if kept_out and not 0 <= source.heldout_share < 1:
         fix = "" if isinstance(source, PythonDocs) else ", or name task.source.heldout_files"

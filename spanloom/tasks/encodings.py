@@ -37,7 +37,7 @@ def codec_name(encoding: str) -> str:
     name = _codec(encoding)
     if not name:
         names = sorted({name.replace("_", "-") for name in (*aliases, *aliases.values())})
-        near = [near for near in nearest(encoding.lower(), names, count=9, likeness=0.5) if _codec(near)]
+        near = [near for near in nearest(encoding.lower(), names, count=9, likeness=0.7) if _codec(near)]
         hint = f"; did you mean {near[0]!r}?" if near else ""
         unknown = BadInputError("encoding", f"{shown(encoding)} is no text encoding of files that Python knows{hint}")
         unknown.is_final = True  # it is the setting that is wrong: no file is to be left out for it

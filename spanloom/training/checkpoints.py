@@ -13,13 +13,15 @@ instant leaves the old checkpoints and perhaps a directory whose name no reader 
 and a few integers, so it costs the same at step ten million as at step ten.
 """
 
+import contextlib
 import json
 import logging
 import shutil
+import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,9 +147,8 @@ class CheckpointWriter:
         self._settings = settings
         self._vocabulary_files = dict(vocabulary_files)
         self._on_saved = on_saved
-        # Orbax logs the traceback of every thread that an error passes; the error itself is raised here anyway.
-        self._absl_level = logging.getLogger("absl").level
-        logging.getLogger("absl").setLevel(logging.CRITICAL)
+        self._quiet = contextlib.ExitStack()
+        self._quiet.enter_context(_quiet_orbax())
         self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
         self._commit: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -189,12 +190,12 @@ class CheckpointWriter:
             raise error
 
     def close(self) -> None:
-        """Wait, then free Orbax's threads and let its logger speak again."""
+        """Wait, then free Orbax's threads and let it speak again."""
         try:
             self.wait()
         finally:
             self._orbax.close()
-            logging.getLogger("absl").setLevel(self._absl_level)
+            self._quiet.close()
 
     def _finish(self, partial: Path, step: int, started: float) -> None:
         try:
@@ -233,6 +234,28 @@ class CheckpointWriter:
             + "If the disk is full, free some room or keep fewer (--checkpoint.keep, --checkpoint.keep-every); "
             "the same command then goes on."
         )
+
+
+@contextlib.contextmanager
+def _quiet_orbax() -> Iterator[None]:
+    """Orbax logs the traceback of every thread that an error passes; the error itself is raised by the writer anyway.
+
+    Arrays that finish after the first error find the loop closed that waited for them, and print that as well.
+    """
+    logger, hook = logging.getLogger("absl"), sys.unraisablehook
+    level = logger.level
+
+    def unraisable(args: "sys.UnraisableHookArgs") -> None:
+        if not (args.exc_type is RuntimeError and str(args.exc_value) == "Event loop is closed"):
+            hook(args)
+
+    logger.setLevel(logging.CRITICAL)
+    sys.unraisablehook = unraisable
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        sys.unraisablehook = hook
 
 
 def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def read_facts_and_arrays(path: Path) -> tuple[Facts, dict[str, Any]]:
     if not isinstance(whole["position"].get("examples"), int):
         raise damaged(path, f"{path / FACTS} is not what was written: position has no examples")
     if path.parent.name == CHECKPOINTS and path.name.isdecimal() and path.name != str(whole["step"]):
-        raise damaged(path, f"{path / FACTS} is that of step {whole['step']}: was the folder renamed?")
+        raise damaged(path, f"{path / FACTS} is that of step {whole['step']} (was the folder renamed?)")
     try:
         run = from_json(whole["run"])
     except SettingsError as error:

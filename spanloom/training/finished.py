@@ -5,7 +5,6 @@ OUT/metrics.jsonl gets their numbers.
 """
 
 import contextlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -19,7 +18,7 @@ from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
 from spanloom.training.facts import read_facts, vocabulary_of
 from spanloom.training.integrity import fingerprint
-from spanloom.training.loggers import METRICS_FILE, MetricsFile
+from spanloom.training.loggers import METRICS_FILE, MetricsFile, read_events
 from spanloom.training.same_data import stores_learnt_from
 
 
@@ -75,11 +74,8 @@ def _key(run: Run, checkpoint: Path, data: Data) -> str:
 
 def _logged(metrics: Path, task: str, step: int) -> dict[str, float] | None:
     """The held-out losses that the loop wrote down at this step; None if there are none that can be read."""
-    for line in metrics.read_bytes().splitlines():
-        try:
-            event = json.loads(line)
-            if (event["kind"], event["step"], event["task"]) == ("eval", step, task):
+    for event in read_events(metrics):
+        if (event["kind"], event["step"], event.get("task")) == ("eval", step, task):
+            with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError):
                 return {name: float(event[name]) for name in ("heldout_loss", "heldout_text_loss", "heldout_tokens")}
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue  # another kind of line, or a damaged one
     return None

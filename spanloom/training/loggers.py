@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from spanloom.pipeline.durable import explain_full_disk, write_file
+from spanloom.pipeline.durable import explain_full_disk, json_object, write_file
 
 METRICS_FILE = "metrics.jsonl"
 SCALAR_KINDS = ("train", "eval")
@@ -130,11 +130,8 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
 
 def _event(line: bytes) -> dict[str, Any] | None:
     """The event of a line; None for one that no logger wrote, or not to its end."""
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(event, dict) or type(event.get("step")) is not int:
+    event = json_object(line)
+    if event is None or type(event.get("step")) is not int:
         return None
     return event if isinstance(event.get("kind"), str) and isinstance(event.get("task", ""), str) else None
 

@@ -37,17 +37,7 @@ from spanloom.training.progress import Display, make_display
 from spanloom.training.recorder import Recorder, Speeds, count_tokens
 from spanloom.training.run_file import restore_run, write_run
 from spanloom.training.same_data import changed_parts, refuse_changed_text, vocabulary_for
-from spanloom.training.say import (
-    saved_sayer,
-    say_best,
-    say_data,
-    say_first_loss,
-    say_heldout,
-    say_model,
-    say_resume,
-    say_schedule,
-    say_stopped,
-)
+from spanloom.training.say import saved_sayer, say_data, say_first_loss, say_heldout, say_model, say_resume, say_stopped
 from spanloom.training.signals import Stopped, stop_signals
 from spanloom.training.start import find_start, load_start
 from spanloom.training.state import TrainState, fresh_state
@@ -104,8 +94,6 @@ def train(
         )
         say_data(display, run, data)
         say_model(display, run, num_params(specs))
-        say_schedule(display, run)
-        say_best(display, run, data)
 
         # ---- Restore, in this order ----------------------------------------------------------------------------------
         # 1. The last checkpoint of this directory: weights, optimizer, step and position; the run goes on.

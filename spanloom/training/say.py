@@ -45,6 +45,7 @@ def say_data(display: Display, run: Run, data: Data) -> None:
     )
     _warn_of_repeats(display, run, data)
     _warn_of_idle_rows(display, run, data.vocabulary)
+    _warn_of_no_best(display, run, data)
 
 
 def _warn_of_repeats(display: Display, run: Run, data: Data) -> None:
@@ -82,6 +83,17 @@ def _warn_of_idle_rows(display: Display, run: Run, vocabulary: Vocabulary) -> No
     )
 
 
+def _warn_of_no_best(display: Display, run: Run, data: Data) -> None:
+    """That hardly a checkpoint can be the best, if none but the last has a held-out loss of its own."""
+    every, measured = run.checkpoint.every, run.eval.every
+    if data.heldout and run.checkpoint.keep_best and every < run.steps and math.lcm(every, measured) >= run.steps:
+        display.warn(
+            f"checkpoints are written every {every:,} steps and the held-out loss is measured every {measured:,}: "
+            "never both at one step before the last, so that none of them can be kept or chosen as the best "
+            f"(checkpoint.keep_best, --which best); --eval.every {every} mends it"
+        )
+
+
 def say_model(display: Display, run: Run, parameters: int) -> None:
     """The model's size, and how it is trained."""
     model = run.model
@@ -94,9 +106,10 @@ def say_model(display: Display, run: Run, parameters: int) -> None:
         f"optimizer: {kind_name(type(run.optimizer))}, learning rate {run.optimizer.learning_rate:g}, "
         f"{kind_name(type(run.schedule))} schedule, dropout {model.dropout:g}"
     )
+    _say_schedule(display, run)
 
 
-def say_schedule(display: Display, run: Run) -> None:
+def _say_schedule(display: Display, run: Run) -> None:
     """That the learning rate is at its end before the run is."""
     schedule = run.schedule
     if isinstance(schedule, Linear | Cosine | WSD) and schedule.decay_steps and schedule.decay_steps < run.steps:
@@ -104,17 +117,6 @@ def say_schedule(display: Display, run: Run) -> None:
             f"schedule: it ends at step {schedule.decay_steps:,} of {run.steps:,}; from there on the learning rate "
             f"stays at {run.optimizer.learning_rate * schedule.end_factor:g}. To lower it over all steps: "
             f"--schedule.decay-steps {run.steps} (in a run that has begun with --accept-change schedule.decay_steps)"
-        )
-
-
-def say_best(display: Display, run: Run, data: Data) -> None:
-    """That hardly a checkpoint can be the best, if none but the last has a held-out loss of its own."""
-    every, measured = run.checkpoint.every, run.eval.every
-    if data.heldout and run.checkpoint.keep_best and every < run.steps and math.lcm(every, measured) >= run.steps:
-        display.warn(
-            f"checkpoints are written every {every:,} steps and the held-out loss is measured every {measured:,}: "
-            "never both at one step before the last, so that none of them can be kept or chosen as the best "
-            f"(checkpoint.keep_best, --which best); --eval.every {every} mends it"
         )
 
 

@@ -175,7 +175,8 @@ def test_a_longer_run_is_offered_where_the_schedule_allows_it(finished, calls, c
 
 def commands(said):
     """The commands offered, as their words."""
-    return [shlex.split(line)[1:] for line in said.partition("what to try next:")[2].splitlines() if line.strip()]
+    lines = said.partition("what to try next:")[2].splitlines()
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.strip()]
 
 
 def test_the_line_to_fill_is_of_the_held_out_text_and_can_be_filled(finished, capsys):

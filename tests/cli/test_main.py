@@ -89,7 +89,7 @@ def test_recipes_has_one_line_each(capsys):
         ),
         (["pretrain", "--model", "t5_small"], 1, "--vocabulary FILE names a SentencePiece model file"),
         (["pretrain", "--model", "byt5_smal"], 2, "did you mean byt5_small"),
-        (["pretrain", "--out", "/nonexistent/x"], 1, "name at least one file or glob (--text or --data"),
+        (["pretrain", "--out", "/nonexistent/x"], 1, "name at least one file or glob (--text FILES"),
         (["convert", "a"], 2, "missing: DST --to; usage: spanloom convert SRC DST --to hf"),
         (["convert", "a", "b", "c", "--to", "hf"], 2, "'c' is left over"),
         (["convert", "a", "b", "--to", "t5x"], 2, "--to 't5x': must be one of hf"),

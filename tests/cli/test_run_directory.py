@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bare_checkpoint import save_bare
 
 from spanloom.cli import run_directory
 from spanloom.cli.errors import CommandError
@@ -17,8 +18,6 @@ from spanloom.settings.compare import ChangedSettingsError
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training.checkpoint_paths import CheckpointError, latest
-from spanloom.training.facts import Facts, to_data
-from spanloom.training.integrity import seal
 from spanloom.training.lock import DirectoryInUseError, directory_lock
 from spanloom.training.run_file import write_run
 
@@ -30,16 +29,8 @@ RUN = quickstart().resolve()
 def begin(directory, step=None):
     prepare(RUN, directory, command=["spanloom", "train", "quickstart"])
     if step is not None:
-        save(directory, step)
+        save_bare(directory, step, RUN)
     return directory
-
-
-def save(directory, step, run=RUN):
-    checkpoint = directory / "checkpoints" / str(step)
-    checkpoint.mkdir(parents=True)
-    facts = Facts(step=step, position={"examples": 0}, run=run, machine={})
-    (checkpoint / "checkpoint.json").write_text(json.dumps(to_data(facts, {})))
-    seal(checkpoint)
 
 
 def test_beginning_writes_what_was_decided(tmp_path):
@@ -112,13 +103,13 @@ def test_the_command_of_a_fork_goes_on_with_it_however_far_its_run_has_come(tmp_
         start = prepare(run, old, command=[], fork=new)
         assert (start.directory, start.step, start.run) == (new, 7, replace(run, out=str(new)))
         assert set(start.accepted) >= {"task", "seed"}
-        save(old, step)
+        save_bare(old, step, RUN)
         if step == 30:
             write_run(start.run, new)
     assert (start.step, latest(new).name) == (7, "7")
     start = prepare(run, old, command=[], fork=new)
     assert (start.directory, start.step, start.changed) == (new, 7, ())
-    save(new, 9, start.run)
+    save_bare(new, 9, start.run)
     assert prepare(run, old, command=[], fork=new).step == 9
     with pytest.raises(ChangedSettingsError, match=r"new: (.|\n)*seed +1 +-> +2"):
         prepare(replace(run, seed=2), old, command=[], fork=new)
@@ -201,6 +192,12 @@ def test_relative_paths_are_anchored(tmp_path):
     assert anchored(RUN, tmp_path) == RUN
 
 
+def test_a_path_that_is_no_utf8_is_refused_by_name(tmp_path):
+    name = b"caf\xe9.txt".decode("utf-8", "surrogateescape")
+    with pytest.raises(CommandError, match=r"caf\\udce9\.txt': a name that is no UTF-8.*rename it"):
+        anchored(pretrain(text=("a.txt", name)), tmp_path)
+
+
 def test_a_failed_write_leaves_the_old_run_as_it_was(tmp_path, monkeypatch):
     begin(tmp_path)
     before = (tmp_path / "run.json").read_bytes()
@@ -246,7 +243,7 @@ def test_an_accepted_change_stays_accepted_until_it_is_trained_with_and_another_
     assert prepare(other, out, command=[]).accepted == ("seed",)
     with pytest.raises(ChangedSettingsError, match=r"seed +0 +-> +2"):
         prepare(replace(RUN, seed=2), out, command=[])
-    save(out, 9, other)
+    save_bare(out, 9, other)
     with pytest.raises(ChangedSettingsError, match=r"seed +1 +-> +0"):
         prepare(RUN, out, command=[])
 

@@ -5,10 +5,10 @@ import sys
 import types
 
 import pytest
+from bare_checkpoint import save_bare
 
 from spanloom.cli.main import main
 from spanloom.cli.recipe import read_run
-from spanloom.training.integrity import seal
 from spanloom.training.run_file import write_run
 
 pytestmark = pytest.mark.short
@@ -25,10 +25,7 @@ class Loop(types.ModuleType):
     def train(self, run, directory, *, accepted=(), workers=1):
         self.calls.append((run, directory))
         write_run(run, directory)
-        place = directory / "checkpoints" / str(run.steps)
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "checkpoint.json").write_text("{}")
-        seal(place)
+        save_bare(directory, run.steps, run)
         return self.finishes
 
 
@@ -178,8 +175,10 @@ def test_an_empty_out_is_no_directory(loop, capfd, command):
     assert not loop.calls
 
 
-def test_a_name_that_is_no_utf8_is_written_down_all_the_same(loop, tmp_path):
+@pytest.mark.parametrize("flag", ["--out", "--fork"])
+def test_a_directory_whose_name_is_no_utf8_is_refused(loop, tmp_path, capfd, flag):
     name = b"caf\xe9".decode("utf-8", "surrogateescape")  # how Python has a byte that the locale cannot read
-    assert main(["train", "quickstart", "--out", str(tmp_path / name)]) == 0
-    (line,) = (tmp_path / name / "commands.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(line)["command"][-1].endswith(name)
+    assert main(["train", "quickstart", flag, str(tmp_path / name)]) == 1
+    assert r"caf\udce9': a name that is no UTF-8" in capfd.readouterr().err
+    assert not loop.calls
+    assert not list(tmp_path.iterdir())

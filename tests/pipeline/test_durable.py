@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from spanloom.pipeline.durable import StorageError, locked, write_file
+from spanloom.pipeline.durable import StorageError, json_object, locked, write_file
 
 
 def test_a_file_is_whole_under_its_name(tmp_path):
@@ -74,3 +74,10 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("fcntl.flock", no_locks)
     with pytest.raises(StorageError, match="no file locks"), locked(tmp_path / "a.lock", lambda: None):
         pass
+
+
+def test_a_line_is_its_object_or_nothing():
+    assert json_object(b'{"step": 1}\n') == {"step": 1}
+    assert json_object(b"{}") == {}
+    for damaged in (b"", b'{"step": 1', b"[1]", b"1", b"\xff{}", b"[" * 100_000, b'{"step": ' + b"9" * 10_000 + b"}"):
+        assert json_object(damaged) is None

@@ -34,6 +34,9 @@ def test_zero_is_refused_and_not_taken_for_unset():
 
 
 def test_vocabulary_must_be_named_for_other_families():
+    for model in ("", " "):
+        with pytest.raises(SettingsError, match="--model is empty"):
+            recipe(model=model)
     with pytest.raises(SettingsError, match="t5_1_1_base needs a vocabulary: --vocabulary FILE"):
         recipe(text=("a",), model="t5_1_1_base")
     assert recipe(text=("a",), model="t5_small", vocabulary="bytes").task.vocabulary == Bytes()

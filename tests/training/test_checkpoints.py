@@ -3,6 +3,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -80,13 +81,20 @@ def test_what_is_saved_is_the_state_at_that_moment(tmp_path, state):
         assert same_arrays(restored.opt_state, expected.opt_state)
 
 
-def test_only_while_it_writes_are_others_logs_quiet(tmp_path):
+def test_only_while_it_writes_are_others_logs_quiet(tmp_path, monkeypatch):
     logger = logging.getLogger("absl")
-    before = logger.level
+    before, seen = logger.level, []
+    monkeypatch.setattr(sys, "unraisablehook", seen.append)
+    original = sys.unraisablehook
     writer = CheckpointWriter(tmp_path, Checkpoints(), {})
     assert logger.level == logging.CRITICAL
+    for error in (RuntimeError("Event loop is closed"), RuntimeError("other"), OSError("Event loop is closed")):
+        sys.unraisablehook(SimpleNamespace(exc_type=type(error), exc_value=error))
+    assert [str(args.exc_value) for args in seen] == ["other", "Event loop is closed"]
+    assert seen[1].exc_type is OSError
     writer.close()
     assert logger.level == before != logging.CRITICAL
+    assert sys.unraisablehook is original
 
 
 def test_last_best_and_every_are_kept(tmp_path, state):

@@ -9,7 +9,7 @@ from spanloom.settings.objectives import Supervised
 from spanloom.settings.optimizer import Adafactor, Constant, Cosine
 from spanloom.settings.task import PairFiles
 from spanloom.settings.vocabulary import Bytes
-from spanloom.training.say import say_data, say_model, say_schedule, say_stopped
+from spanloom.training.say import say_data, say_model, say_stopped
 from spanloom.vocabularies.build import build
 
 pytestmark = pytest.mark.short
@@ -86,8 +86,8 @@ def test_a_schedule_that_ends_before_the_run_is_said_with_the_setting_that_moves
     display = Heard()
     ended = replace(TEXT, steps=20, schedule=Cosine(decay_steps=10, end_factor=0.1))
     for run in (replace(ended, steps=10), replace(ended, schedule=Constant()), ended):
-        say_schedule(display, run)
-    (line,) = display.said
+        say_model(display, run, 1)
+    (line,) = (said for said in display.said if said.startswith("schedule: "))
     assert "ends at step 10 of 20" in line
     assert f"stays at {TEXT.optimizer.learning_rate / 10:g}" in line
     assert "--schedule.decay-steps 20" in line
