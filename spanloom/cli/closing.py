@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from spanloom.settings.objectives import Supervised, writes_masks
 from spanloom.settings.run import Run
 from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
+from spanloom.training.integrity import fingerprint
 
 if TYPE_CHECKING:
     from spanloom.conversion.trained_model import TrainedModel
@@ -68,7 +69,8 @@ def _export(directory: Path, checkpoint: Path, model: "Callable[[], TrainedModel
     if _is_export_of(folder, checkpoint):
         print(f"\n{folder} holds the model as Hugging Face loads it")
         return
-    from spanloom.conversion.convert import ConversionError, convert_to_hf
+    from spanloom.conversion.convert import convert_to_hf
+    from spanloom.conversion.errors import ConversionError
     from spanloom.conversion.staging import check_destination
 
     try:
@@ -81,16 +83,12 @@ def _export(directory: Path, checkpoint: Path, model: "Callable[[], TrainedModel
 
 
 def _is_export_of(folder: Path, checkpoint: Path) -> bool:
-    """Whether the folder holds this very checkpoint; its run may have been moved since, but not renamed."""
-    from spanloom.conversion.hf_vocabulary import MARK_NAME
+    """Whether the folder holds this very checkpoint, wherever its run stood then."""
     from spanloom.conversion.huggingface import read_lineage
 
-    try:
-        lineage = read_lineage(folder)
-        same = lineage.step == int(checkpoint.name) and lineage.home.name == folder.resolve().parent.name
-        return same and (folder / MARK_NAME).stat().st_mtime >= checkpoint.stat().st_mtime
-    except (OSError, ValueError):
-        return False
+    with contextlib.suppress(OSError, ValueError):
+        return read_lineage(folder).checkpoint == fingerprint(checkpoint)
+    return False
 
 
 def _next_commands(run: Run, directory: Path, step: int, hint: str) -> None:

@@ -50,15 +50,19 @@ def main(argv: Sequence[str]) -> int:
     chosen = options(Options, argv, "spanloom fill", "CHECKPOINT [--text LINE ...] [flags]", ABOUT)
     if chosen.max_length < 1:
         raise CommandError(f"--max-length {chosen.max_length}: must be 1 or more")
+    if chosen.output is None and sys.__stdout__ is None:
+        raise CommandError("standard output is closed, so the result would be lost: name an --output, or leave it open")
     with _open_lines(chosen.text, chosen.input) as lines:
         done, rest = _begin_output(chosen.output), iter(lines)
         _skip_done(rest, done, chosen.output)
         from spanloom.evaluation.masked_lines import fill_lines
 
-        predict, vocabulary, made_by = _load(chosen.checkpoint, chosen.which, chosen.max_length)
+        filler = _load(chosen.checkpoint, chosen.which, chosen.max_length)
+        if filler.warning:
+            print(f"warning: {filler.warning}", file=sys.stderr)
         if chosen.output is not None:
-            _sign(Path(chosen.output), made_by, continued=bool(done))
-        records = fill_lines(rest, vocabulary, predict, first_line=len(done) + 1)
+            _sign(Path(chosen.output), filler.made_by, continued=bool(done))
+        records = fill_lines(rest, filler.vocabulary, filler.predict, len(done) + 1, filler.most_tokens)
         if chosen.output is None:
             _as_utf8(sys.stdout)
             _write(records, sys.stdout)
@@ -66,6 +70,22 @@ def main(argv: Sequence[str]) -> int:
             with open(chosen.output, "a", encoding="utf-8") as file:
                 _write(records, file)
     return 0
+
+
+@dataclass(frozen=True)
+class Filler:
+    """What fills masks."""
+
+    predict: "Predict"
+    """The model."""
+    vocabulary: "Vocabulary"
+    """Its vocabulary."""
+    made_by: dict[str, Any]
+    """All that decides what it writes."""
+    most_tokens: int | None = None
+    """The longest line that memory takes; None: nobody knows."""
+    warning: str = ""
+    """What the user should know of it."""
 
 
 def _as_utf8(stream: Any, errors: str = "strict") -> None:
@@ -82,6 +102,8 @@ def _open_lines(texts: Sequence[str], path: str | None) -> Iterator[Iterable[str
     if texts:
         yield texts
     elif path is None:
+        if sys.stdin is None:
+            raise CommandError("standard input is closed: give --text LINE or --input FILE")
         _as_utf8(sys.stdin, errors="surrogateescape")
         yield sys.stdin
     else:
@@ -94,7 +116,11 @@ def _begin_output(path: str | None) -> list[str]:
 
     Raises CommandError for a file that `fill` did not write, which stays as it is.
     """
-    if path is None or not Path(path).exists():
+    if path is None:
+        return []
+    if not Path(path).exists():
+        if not (folder := Path(path).parent).is_dir():
+            raise CommandError(f"{path}: there is no folder {folder}; make it, or name another --output")
         return []
     content = Path(path).read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
@@ -142,7 +168,11 @@ def _sign(output: Path, made_by: dict[str, Any], continued: bool) -> None:
     """Note beside an output what makes it. Raises CommandError where something else made the lines that it holds."""
     note = output.with_name(output.name + ".by.json")
     if not continued:
-        write_file(note, lambda file: file.write(json.dumps(made_by, indent=1).encode()))
+        try:
+            write_file(note, lambda file: file.write(json.dumps(made_by, indent=1).encode()))
+        except OSError as error:
+            why = f"nothing can be written beside it ({error.strerror})"
+            raise CommandError(f"{output}: {why}; name an --output elsewhere") from error
         return
     other = "name another --output to begin anew"
     try:
@@ -163,19 +193,28 @@ def _write(records: Iterable[dict[str, Any]], file: Any) -> None:
         file.flush()
 
 
-def _load(checkpoint: str, which: str, max_length: int) -> tuple["Predict", "Vocabulary", dict[str, Any]]:
-    """What fills masks, its vocabulary, and all that decides what it writes."""
-    from spanloom.evaluation.masked_lines import predictor
+def _load(checkpoint: str, which: str, max_length: int) -> Filler:
+    """What fills masks with the model of a checkpoint."""
+    import jax
+
+    from spanloom.evaluation.masked_lines import most_tokens, predictor
     from spanloom.settings.kinds import kind_name
-    from spanloom.settings.objectives import TokenStream, writes_masks
+    from spanloom.settings.objectives import Supervised, writes_masks
+    from spanloom.training.fits import available_memory
     from spanloom.training.read_model import read_model
     from spanloom.vocabularies.build import build
 
     source = read_model(Path(checkpoint), which)
     vocabulary = build(source.vocabulary)
-    run = source.lineage.run
-    if run is not None and isinstance(run.task.objective, TokenStream) and not writes_masks(run.task.objective):
-        learnt = kind_name(type(run.task.objective))
-        print(f"warning: {checkpoint} learnt {learnt}, not to write the text of masks by sentinels", file=sys.stderr)
-    made_by = {"model": source.lineage.origin, "fingerprint": source.fingerprint(), "max_length": max_length}
-    return predictor(source.params, source.model, vocabulary, max_length), vocabulary, made_by
+    run, warning = source.lineage.run, ""
+    if run is not None and not writes_masks(run.task.objective):
+        pairs = isinstance(run.task.objective, Supervised)
+        learned = "pairs of inputs and targets" if pairs else kind_name(type(run.task.objective))
+        warning = f"{checkpoint} learned {learned} last ({run.task.name}), not to fill masked spans"
+    return Filler(
+        predictor(source.params, source.model, vocabulary, max_length),
+        vocabulary,
+        {"model": source.lineage.origin, "fingerprint": source.fingerprint(), "max_length": max_length},
+        most_tokens(source.model, available_memory(jax.devices()[0])),
+        warning,
+    )

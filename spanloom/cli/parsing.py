@@ -28,17 +28,17 @@ def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, descriptio
     `--help` prints and raises SystemExit(0). Raises UsageError on unknown flags, naming the nearest.
     """
     words, flags = split(argv)
-    fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    entries = entries_of_class(cls)
     if any(flag.name == "help" for flag in flags):
-        print(render(f"{prog} {usage}", description, [Group("words and flags", "", entries_of_class(cls))]))
+        print(render(f"{prog} {usage}", description, [Group("words and flags", "", entries)]))
         raise SystemExit(0)
     hints = typing.get_type_hints(cls, include_extras=True)
-    named = [name for name in fields if "Positional" not in str(hints[name])]
+    named = [entry.name for entry in entries if not entry.word]
     refuse_unknown(flags, [*named, "debug"], prog)
     if any(not word.strip() for word in words):
         raise UsageError(f"{prog}: one name is empty (is a variable of the shell unset?)")
     check_values(flags, hints)
-    places = [entry.word for entry in entries_of_class(cls) if entry.word]
+    places = [entry.word for entry in entries if entry.word]
     absent = [f"--{name}" for name in named if _is_required(cls, name) and name not in {flag.name for flag in flags}]
     if len(words) < len(places) or absent:
         raise UsageError(f"missing: {' '.join([*places[len(words) :], *absent])}; usage: {prog} {usage}")

@@ -126,6 +126,3 @@ def _compare(source: TrainedModel, written: Imported) -> tuple[float, int]:
             f"{parity.TOLERANCE:.0e}; {CONFIG_NAME} and {MARK_NAME} do not describe this model. Please report it"
         )
     return difference, len(expected)
-
-
-__all__ = ["ConversionError", "ParityError", "Report", "convert_to_hf", "model_from_hf"]

@@ -4,8 +4,12 @@ Ours are T5X's with layers stacked on axis 0; theirs are one tensor a layer. The
 (in, out); only the embedding is the same way round. Position tables are (buckets, heads) there.
 """
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
+from spanloom.conversion.errors import ConversionError
 from spanloom.settings.model import Model
 
 _ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
@@ -74,6 +78,24 @@ def tensors(model: Model) -> list[Tensor]:
         for layer in range(spec.shape[0]):
             result.append(_tensor(f"{stack}.block.{layer}.{theirs}", spec.shape[1:], ours, layer))
     return result
+
+
+def check_layers(names: Iterable[str], model: Model, config: Path) -> None:
+    """ConversionError where these tensors are of another number of layers than the config says. No jax."""
+    stacks = {
+        "encoder": ("num_layers", model.num_encoder_layers),
+        "decoder": ("num_decoder_layers", model.num_decoder_layers),
+    }
+    blocks = {found.group() for name in names if (found := re.match(r"(?:en|de)coder\.block\.\d+", name))}
+    for stack, (field, said) in stacks.items():
+        there = {block for block in blocks if block.startswith(stack)}
+        for number in range(min(said, len(there) + 1)):
+            if (block := f"{stack}.block.{number}") not in there:
+                raise ConversionError(config, f"{field} is {said}, but the weights lack {block}")
+        if len(there) > said:
+            raise ConversionError(
+                config, f"{field} is {said}, but the weights hold {stack}.block.{said}, which has no place then"
+            )
 
 
 def _tensor(name: str, shape: tuple[int, ...], ours: str, layer: int | None) -> Tensor:

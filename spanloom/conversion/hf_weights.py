@@ -80,19 +80,23 @@ def check_entries(entries: Mapping[str, Entry], model: Model, folder: Path, igno
 
 
 def read_params(entries: Mapping[str, Entry], model: Model) -> T5:
-    """Our parameters, NumPy float32, from checked tensors."""
+    """Our parameters, NumPy float32, from checked tensors. ConversionError names one that holds NaN or infinity."""
     flat = {name: np.empty(spec.shape, np.float32) for name, spec in flatten(declare(model)).items()}
     for tensor in hf_names.tensors(model):
-        array = safetensors_file.load(entries[tensor.name])
+        array = _finite(safetensors_file.load(entries[tensor.name]), tensor.name, entries[tensor.name].file)
         destination = flat[tensor.ours] if tensor.layer is None else flat[tensor.ours][tensor.layer]
         destination[...] = array.T if tensor.transposed else array
     return unflatten(model, flat)
 
 
-def not_finite(params: T5) -> dict[str, int]:
-    """How many numbers of a parameter are NaN or infinite, where any are."""
-    counts = {name: int(np.size(array) - np.isfinite(array).sum()) for name, array in flatten(params).items()}
-    return {name: count for name, count in counts.items() if count}
+def _finite(array: np.ndarray, name: str, file: Path) -> np.ndarray:
+    if count := array.size - np.count_nonzero(np.isfinite(array)):
+        raise ConversionError(
+            file,
+            f"{name} holds {count:,} of {array.size:,} numbers that are NaN or infinite: such a model writes nothing. "
+            "Its training went wrong, or it was saved in float16, which overflows: take another copy",
+        )
+    return array
 
 
 def _some(names: list[str], limit: int = 3) -> str:

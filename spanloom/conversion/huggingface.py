@@ -64,7 +64,7 @@ def import_hf(folder: str | Path) -> Imported:
     """The model of a Hugging Face folder: config.json, model.safetensors (or its shards) and the tokenizer.
 
     float16 and bfloat16 weights are widened to float32. Raises ConversionError, naming the file and the tensor, where
-    anything is missing, cut short, left over or of another shape than config.json says.
+    anything is missing, cut short, left over, of another shape than config.json says, NaN or infinite.
     """
     from spanloom.conversion import hf_weights
 
@@ -83,9 +83,6 @@ def import_hf(folder: str | Path) -> Imported:
             )
     params = hf_weights.read_params(entries, settings.model)
     notes = list(settings.notes)
-    if bad := hf_weights.not_finite(params):
-        listed = ", ".join(f"{name} ({count})" for name, count in list(bad.items())[:5])
-        notes.append(f"the weights hold NaN or infinite numbers: {listed}; float16 overflows so, take another copy")
     if low := sorted({entry.dtype for entry in entries.values()} - {"F32", "F64"}):
         notes.append(f"weights stored as {', '.join(low)} were widened to float32")
     return Imported(settings.model, params, settings.vocabulary, tuple(notes))
@@ -99,6 +96,7 @@ def _read_settings(folder: Path) -> tuple[Settings, dict[str, Entry]]:
     entries = safetensors_file.open_folder(folder)
     if hf_names.EMBEDDING not in entries:
         entries = _embedding_by_other_name(entries, folder)
+    hf_names.check_layers(entries, model, path)  # before anything is built: a damaged count may be a billion
     tied, tie_note = hf_tie.decide_tie(entries, model, config, path)
     model = dataclasses.replace(model, tie_embeddings=tied, name=_published_name(model, tied))
     found = read_vocabulary(folder, config, entries)
@@ -144,6 +142,7 @@ def read_lineage(folder: str | Path) -> "Lineage":
             origin=str(mark["origin"]),
             run=None if mark["run"] is None else from_json(mark["run"]),
             step=mark["step"],
+            checkpoint=mark.get("checkpoint"),
             losses={name: float(value) for name, value in mark["losses"].items()},
             started_from=mark["started_from"],
             versions={str(name): str(version) for name, version in mark["versions"].items()},
@@ -197,6 +196,7 @@ def _describe(source: "TrainedModel", vocabulary: Vocabulary, files: list[str]) 
         "vocabulary": to_json(vocabulary),
         "origin": lineage.origin,
         "step": lineage.step,
+        "checkpoint": lineage.checkpoint,
         # JSON has no NaN
         "losses": {name: value if math.isfinite(value) else str(value) for name, value in lineage.losses.items()},
         "started_from": lineage.started_from,

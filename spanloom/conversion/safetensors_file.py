@@ -58,7 +58,7 @@ def read_header(path: Path) -> dict[str, Entry]:
         raw = file.read(length)
     try:
         header = json.loads(raw.decode("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConversionError(path, f"the safetensors header is damaged ({error}): download it again") from error
     if not isinstance(header, dict):
         raise ConversionError(path, "the safetensors header is not a table of tensors: download it again")
@@ -150,7 +150,7 @@ def read_json(path: Path) -> dict[str, object]:
         raise ConversionError(path, "is missing") from None
     except IsADirectoryError:
         raise ConversionError(path, "is a folder; a JSON file is needed") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConversionError(path, f"is not valid JSON ({error}): download it again") from error
     if not isinstance(value, dict):
         raise ConversionError(path, "holds no JSON object")

@@ -40,7 +40,8 @@ def staged(dst: Path) -> Iterator[Path]:
     """An empty folder to write into; on leaving, it is flushed to disk and becomes `dst`.
 
     An earlier export there is replaced; files in it that the export did not write (a .git folder, say) stay. After an
-    error, or a kill at any time, `dst` is as it was, and the half-written folder has a name that no reader looks at.
+    error or Ctrl-C `dst` is as it was, and after a kill, too (killed between two renames, it is put back by the next
+    export); a half-written folder has a name that no reader looks at.
     """
     dst = dst.absolute()
     dst.parent.mkdir(parents=True, exist_ok=True)
@@ -59,9 +60,14 @@ def staged(dst: Path) -> Iterator[Path]:
 
 def _swap(partial: Path, dst: Path) -> None:
     replaced = dst.with_name(f".{dst.name}.replaced-{os.getpid()}")
-    if dst.is_dir():
-        dst.rename(replaced)
-    partial.rename(dst)
+    try:
+        if dst.is_dir():
+            dst.rename(replaced)
+        partial.rename(dst)
+    except BaseException:
+        if replaced.is_dir() and not dst.exists():
+            replaced.rename(dst)
+        raise
     sync_directory(dst.parent)
     if replaced.is_dir():
         _carry_over(replaced, dst)

@@ -24,6 +24,8 @@ class Lineage:
     """The run that trained them."""
     step: int | None = None
     """Updates done."""
+    checkpoint: str | None = None
+    """A hash of the very checkpoint, see `spanloom.training.integrity.fingerprint`."""
     losses: dict[str, float] = field(default_factory=dict)
     """Losses by name ('held-out loss'), nats per target token."""
     started_from: str | None = None

@@ -16,7 +16,7 @@ Sums = dict[str, jax.Array]
 HeldoutStep = Callable[[Any, Mapping[str, Any]], Sums]
 
 
-def make_heldout_step(model: Model, vocabulary: Vocabulary) -> HeldoutStep:
+def make_heldout_step(model: Model, vocabulary: Vocabulary) -> jax.stages.Wrapped:
     """The jitted function `params, batch -> sums` (float32 scalars), without dropout.
 
     `tokens` counts the real targets, `text_tokens` those that are neither sentinel nor end of sequence.

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -14,9 +15,12 @@ from spanloom.settings.model import Model
 from spanloom.vocabularies.vocabulary import Int32Array, Vocabulary
 
 BATCH = 32
-"""Lines that are decoded together."""
+"""Lines that are read before any is filled, and the most that are decoded together."""
 _MULTIPLE = 64  # widths are rounded up to this, so that few shapes are compiled
+_TOGETHER = BATCH * 1024**2  # attention scores of a head: fewer lines than BATCH where they are longer than 1024
+_SCORE_BYTES = 4 * 4  # float32, and the encoder was seen to hold a little over three of them at once
 _FEW = 3  # words, or characters, that make a line worth showing
+_MOST_DIGITS = 9  # of a sentinel's number
 _MASK = re.compile(r"<mask>|<extra_id_(\d+)>")
 
 Predict = Callable[[list[Int32Array]], list[Int32Array]]
@@ -28,18 +32,23 @@ class LineError(ValueError):
 
 
 def fill_lines(
-    lines: Iterable[str], vocabulary: Vocabulary, predict: Predict, first_line: int = 1
+    lines: Iterable[str],
+    vocabulary: Vocabulary,
+    predict: Predict,
+    first_line: int = 1,
+    most_tokens: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """The records of lines with masks, in order, with `filled` (the text) and `spans` (one for each mask, in order).
 
-    Spans are found by their sentinels, see `spans_of`: a mask for which the model wrote nothing stays empty, and two
-    masks with the same number get the same text. Raises LineError for a line without a mask, with a sentinel that the
-    vocabulary lacks, or that is no record with a text.
+    Spans are found by their sentinels, see `spans_of`: a mask for which the model wrote nothing stays empty (and two
+    blanks around it become one), and two masks with the same number get the same text. Raises LineError for a line
+    without a mask, with a sentinel that the vocabulary lacks, of more than `most_tokens` tokens, or that is no record
+    with a text.
     """
     numbered = ((number, line.rstrip("\r\n")) for number, line in enumerate(lines, first_line))
     records = (_record(number, line) for number, line in numbered)
     while block := list(itertools.islice(records, BATCH)):
-        targets = predict([masked_ids(number, record["text"], vocabulary) for number, record in block])
+        targets = predict([masked_ids(number, record["text"], vocabulary, most_tokens) for number, record in block])
         for (_, record), target in zip(block, targets, strict=True):
             spans = spans_of(target, vocabulary)
             texts = [
@@ -66,7 +75,7 @@ def masked_line(text: str) -> str:
     return between.join([*words[:middle], "<mask>", *words[middle + 1 :]]) if len(words) >= _FEW else ""
 
 
-def masked_ids(number: int, text: str, vocabulary: Vocabulary) -> Int32Array:
+def masked_ids(number: int, text: str, vocabulary: Vocabulary, most_tokens: int | None = None) -> Int32Array:
     """Encoder tokens of a text with masks, end of sequence included, (n,) int32. Raises LineError, naming the line."""
     masks = _masks(text)
     if not masks:
@@ -75,43 +84,79 @@ def masked_ids(number: int, text: str, vocabulary: Vocabulary) -> Int32Array:
     for index, match in masks:
         if index >= len(vocabulary.sentinels):
             count = len(vocabulary.sentinels)
-            raise LineError(f"line {number}: sentinel {index} of {count} that the vocabulary has; write fewer masks")
+            raise LineError(
+                f"line {number}: sentinel {_number_of(match, index)} of {count} that the vocabulary has, "
+                "numbered from 0; write fewer masks"
+            )
         parts += [vocabulary.encode(text[end : match.start()]), np.array([vocabulary.sentinels[index]], np.int32)]
         end = match.end()
     parts += [vocabulary.encode(text[end:]), np.array([vocabulary.eos_id], np.int32)]
-    return np.concatenate(parts).astype(np.int32)
+    tokens = np.concatenate(parts).astype(np.int32)
+    if most_tokens is not None and len(tokens) > most_tokens:
+        raise LineError(
+            f"line {number}: has {len(tokens):,} tokens, and memory takes about {most_tokens:,}; split it, or cut it "
+            "to what stands around its masks"
+        )
+    return tokens
 
 
 def predictor(params: Any, model: Model, vocabulary: Vocabulary, max_length: int) -> Predict:
-    """What the model writes for a batch, greedily, at most `max_length` tokens each."""
+    """What the model writes for some lines, greedily, at most `max_length` tokens each; long ones few at a time."""
 
-    def predict(inputs: list[Int32Array]) -> list[Int32Array]:
-        width = -(-max(map(len, inputs)) // _MULTIPLE) * _MULTIPLE
-        tokens_BxS = np.zeros((BATCH, width), np.int32)
+    def write(inputs: list[Int32Array], rows: int, width: int) -> list[Int32Array]:
+        tokens_BxS = np.zeros((rows, width), np.int32)
         for row, tokens in zip(tokens_BxS, inputs, strict=False):
             row[: len(tokens)] = tokens
         written_BxT = np.asarray(greedy(params, model, tokens_BxS, max_length, eos_id=vocabulary.eos_id).tokens)
         return list(written_BxT[: len(inputs)])
 
+    def predict(inputs: list[Int32Array]) -> list[Int32Array]:
+        longest_first = sorted(range(len(inputs)), key=lambda place: -len(inputs[place]))
+        written: dict[int, Int32Array] = {}
+        while longest_first:
+            width = -(-len(inputs[longest_first[0]]) // _MULTIPLE) * _MULTIPLE
+            rows = rows_together(width)
+            places, longest_first = longest_first[:rows], longest_first[rows:]
+            written |= zip(places, write([inputs[place] for place in places], rows, width), strict=True)
+        return [written[place] for place in range(len(inputs))]
+
     return predict
+
+
+def rows_together(width: int) -> int:
+    """How many lines of so many tokens are decoded together: a power of two up to BATCH, so that few are compiled."""
+    return 1 << (min(BATCH, max(1, _TOGETHER // width**2)).bit_length() - 1)
+
+
+def most_tokens(model: Model, available: int | None) -> int | None:
+    """The longest line that one can hope to fill in so many bytes: attention grows with the square. None: unknown."""
+    return None if available is None else max(_MULTIPLE, math.isqrt(available // (_SCORE_BYTES * model.num_heads)))
 
 
 def _masks(text: str) -> list[tuple[int, re.Match[str]]]:
     """Masks of a text in order, with the number of the sentinel each stands for; <mask> takes the next number."""
     masks, following = [], 0
     for match in _MASK.finditer(text):
-        number = following if match[1] is None else int(match[1])
+        number = following if match[1] is None else int(match[1].lstrip("0")[:_MOST_DIGITS] or 0)
         following = number + 1
         masks.append((number, match))
     return masks
 
 
+def _number_of(match: re.Match[str], index: int) -> str:
+    """A sentinel's number as it is shown: as it was written, if that is not long."""
+    return f"{match[1][:_MOST_DIGITS]}..." if match[1] and len(match[1]) > _MOST_DIGITS else str(index)
+
+
 def _put_in(text: str, spans: list[str]) -> str:
-    pieces, end = [], 0
+    """The text with its masks replaced. Where nothing comes between two blanks, one of them goes."""
+    filled, end = "", 0
     for span, (_, match) in zip(spans, _masks(text), strict=True):
-        pieces += [text[end : match.start()], span]
+        filled += text[end : match.start()] + span
         end = match.end()
-    return "".join([*pieces, text[end:]])
+        if not span and filled.endswith(" ") and text.startswith(" ", end):
+            end += 1
+    return filled + text[end:]
 
 
 def _record(number: int, line: str) -> tuple[int, dict[str, Any]]:
@@ -133,8 +178,10 @@ def _parsed(number: int, line: str) -> dict[str, Any]:
         return {"text": line}
     try:
         record = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise LineError(f"line {number}: begins like JSON, but is not: {error}") from None
+    except ValueError:  # not JSON is wrong, but Python's limit
+        raise LineError(f"line {number}: holds a number of thousands of digits; write it as a string") from None
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
         raise LineError(f'line {number}: a JSON line needs a field "text" that holds a string')
     return record

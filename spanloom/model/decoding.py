@@ -125,6 +125,7 @@ def greedy(
     """The likeliest token at each place, up to the end of sequence, and the log-probability of what is written.
 
     `forced_tokens_BxT` (B, up to max_length) holds tokens that must stand at their places, 0 where the model is free.
+    A row without any input token stays 0, with log-probability 0.
     Compiled once for each shape and length. Raises ValueError for a length below 1 or too many forced tokens.
     """
     if max_length < 1:
@@ -174,7 +175,10 @@ def _greedy(
     batch = inputs_BxS.shape[0]
     nothing = Decoded(jnp.zeros((batch, max_length), jnp.int32), jnp.zeros(batch, jnp.float32))
     begin = _Progress(
-        start(params, config, inputs_BxS, max_length), jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool), nothing
+        start(params, config, inputs_BxS, max_length),
+        jnp.zeros(batch, jnp.int32),
+        ~jnp.any(inputs_BxS > 0, axis=1),  # rows that only fill a batch up
+        nothing,
     )
     return jax.lax.while_loop(unfinished, write, begin).written
 

@@ -261,7 +261,7 @@ def _smoothing(share: float, vocabulary: int) -> tuple[float, float, float]:
     return on, off, on * math.log(on) + (vocabulary - 1) * off * math.log(off + 1e-20)
 
 
-def expected_initial_loss(config: Model) -> tuple[float, float]:
+def expected_initial_loss(config: Model, loss: Loss) -> tuple[float, float]:
     """Band for the first cross-entropy per token, in nats, that the initialisation predicts.
 
     Untied head: the last norm gives the hidden state a root mean square of 1 and the head's weights have variance
@@ -272,9 +272,12 @@ def expected_initial_loss(config: Model) -> tuple[float, float]:
     sqrt(d_model) / sqrt(variance of the residual stream in units of the embedding's). Every layer adds at least 0.4 to
     that variance (its feed-forward block), so a wide, shallow model with a small vocabulary begins far above ln V;
     text that repeats its tokens begins a little lower.
+
+    Label smoothing takes the entropy of what is wanted off: logits of mean 0 give nothing back for it.
     """
     middle = math.log(config.vocab_size) + 0.5
+    _, _, constant = _smoothing(loss.label_smoothing, config.vocab_size)
     if not config.tie_embeddings:
-        return middle - 0.75, middle + 0.75
+        return middle + constant - 0.75, middle + constant + 0.75
     echo = math.sqrt(config.d_model / (1 + 0.4 * config.num_decoder_layers))
-    return middle - 1.0, float(np.logaddexp(middle, echo)) + 0.75
+    return middle + constant - 1.0, float(np.logaddexp(middle, echo)) + constant + 0.75

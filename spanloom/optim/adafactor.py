@@ -69,7 +69,7 @@ def adafactor(
             raise ValueError("Adafactor's steps depend on the parameters: call update(grads, state, params)")
         rate = jnp.asarray(learning_rate(state.count), jnp.float32)
         beta2 = second_moment_decay(settings, state.count)
-        clip = clip_scale(grads, settings.global_norm_clip) if settings.global_norm_clip else None
+        clip = clip_scale(grads, settings.global_norm_clip) if settings.global_norm_clip is not None else None
         gradients, weights = flatten(grads), flatten(params)
         slots = {name: _slots_of(state, name) for name in weights}
         moved = {

@@ -27,7 +27,7 @@ def adamw(settings: AdamW | AdamWRMS, learning_rate: Curve, specs: Any) -> optax
         parts.insert(1, scale_by_parameter_rms(settings.min_scale, specs))
     # Clipping has its place with and without, so that a run may go on with another limit or none.
     limit = settings.global_norm_clip
-    parts.insert(0, clip_by_global_norm(limit) if limit else optax.identity())
+    parts.insert(0, optax.identity() if limit is None else clip_by_global_norm(limit))
     return optax.chain(*parts)
 
 

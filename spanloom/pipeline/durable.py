@@ -66,7 +66,8 @@ def locked(path: Path, waiting: Callable[[], object]) -> Iterator[int]:
 
     The kernel drops the lock when the process dies, and every other that was given the open file.
 
-    `waiting` is called once if another process holds the lock.
+    `waiting` is called once if another process holds the lock; it may raise instead of letting this one wait. Raises
+    StorageError on a file system without locks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
@@ -76,8 +77,8 @@ def locked(path: Path, waiting: Callable[[], object]) -> Iterator[int]:
             if error.errno not in _NO_LOCKS:
                 raise
             raise StorageError(
-                f"the file system of {path.parent} has no file locks ({error.strerror}), so two builds of one store "
-                "could not be kept apart. Put the run on a local disk (--out DIR)."
+                f"the file system of {path.parent} has no file locks ({error.strerror}), so two processes "
+                "could not be kept apart there. Put the run on a local disk (--out DIR)."
             ) from error
         yield file.fileno()
 

@@ -87,7 +87,7 @@ def read_meta(directory: Path) -> dict[str, Any]:
         claimed = meta.pop("self_sha256")
     except FileNotFoundError:
         raise
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise DamagedStoreError(f"{path} cannot be read: {error}") from error
     if claimed != _own_hash(meta):
         raise DamagedStoreError(f"{path} is not as it was written (its checksum differs)")

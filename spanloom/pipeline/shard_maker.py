@@ -92,7 +92,7 @@ class ShardMaker:
                 return None
             check_file(path, entry, checksum=True)
             return entry if self._gives_same_rows(read_shard(path), group) else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def _gives_same_rows(self, columns: dict[str, Ragged], group: Group) -> bool:

@@ -38,9 +38,9 @@ class Adafactor:
     weight_decay_lr_exponent: float | None = None
     """If set, decay is multiplied by learning_rate ^ exponent."""
     global_norm_clip: float | None = None
-    """Clip the gradient to this global norm first."""
+    """Clip the gradient to this global norm first; None: do not."""
     skip_nan_updates: bool = False
-    """Leave elements whose update is NaN as they are."""
+    """Leave elements whose update is NaN as they are; a run then ends only after more than 10 such steps in a row."""
     factor_rules: Literal["heuristic", "logical"] = "heuristic"
     """heuristic: each layer as T5X's unscanned form; logical: T5X's rules for scanned layers, by axis name."""
 
@@ -60,12 +60,12 @@ class AdamW:
     weight_decay: float = 0.0
     """Decoupled decay, multiplied by the learning rate; matrices only."""
     global_norm_clip: float | None = 1.0
-    """Clip the gradient to this global norm first."""
+    """Clip the gradient to this global norm first; None: do not."""
 
 
 @dataclass(frozen=True)
 class AdamWRMS:
-    """AdamW whose step for each matrix is scaled by its RMS, layer by layer (nanoT5)."""
+    """AdamW whose step for each parameter is scaled by its RMS, layer by layer (nanoT5)."""
 
     learning_rate: float = 2e-2
     """Base learning rate, relative to a parameter's RMS."""
@@ -80,7 +80,7 @@ class AdamWRMS:
     min_scale: float = 1e-3
     """Least parameter RMS."""
     global_norm_clip: float | None = 1.0
-    """Clip the gradient to this global norm first."""
+    """Clip the gradient to this global norm first; None: do not."""
 
 
 Optimizer = Adafactor | AdamW | AdamWRMS

@@ -21,12 +21,12 @@ _ABOVE_0 = (
     "optimizer.learning_rate",
     "optimizer.decay_rate",
     "optimizer.clipping_threshold",
+    "optimizer.global_norm_clip",
     "optimizer.max_parameter_scale",
     "optimizer.min_scale",
 )
 _NOT_BELOW_0 = (
     "loss.z_loss",
-    "optimizer.global_norm_clip",
     "optimizer.weight_decay",
     "optimizer.epsilon",
     "optimizer.epsilon1",
@@ -51,7 +51,7 @@ def number_problems(run: Run) -> Iterator[str]:
         elif isinstance(value, float) and not name.startswith("task.") and not _fits(value):
             yield f"{name} is {value}: must be 0 or from {LEAST_FLOAT:.1e} to 3.4e+38 in size, as float32 holds it"
         elif name in _ABOVE_0 and value <= 0:
-            yield f"{name} is {value}: must be above 0"
+            yield f"{name} is {value}: must be above 0{' (None: no clipping)' if 'clip' in name else ''}"
         elif name in _NOT_BELOW_0 and value < 0:
             yield f"{name} is {value}: must be 0 or more"
         elif name in _BELOW_1 and not 0 <= _float32(value) < 1:

@@ -164,7 +164,7 @@ def _read_json(path: str) -> dict[str, Any]:
             content = json.load(file)
     except OSError as error:
         raise BadInputError(path, f"cannot be read: {error.strerror or error}", reason="unreadable file") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInputError(path, f"damaged: {error}", _CACHE_AGAIN, reason="damaged cache") from error
     if not isinstance(content, dict):
         raise BadInputError(path, "damaged: no JSON object", _CACHE_AGAIN, reason="damaged cache")

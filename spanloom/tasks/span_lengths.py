@@ -75,12 +75,18 @@ def span_lengths(inputs_length: int, noise_density: float, mean_span_length: flo
     return SpanLengths(raw_length, inputs_length, targets_length, tokens, spans)
 
 
-def check_sentinels(lengths: SpanLengths, available: int, more: str = "a vocabulary with more sentinels") -> None:
+def check_sentinels(lengths: SpanLengths, available: int, more: str = "") -> None:
     """Raise ValueError where examples of these lengths need more sentinels than there are; `more` says what helps."""
     if lengths.num_spans <= available:
         return
+    more = more or f"a vocabulary with more sentinels (--task.vocabulary.extra-ids {lengths.num_spans})"
+    if not available:
+        raise ValueError(
+            "span corruption puts a sentinel in the place of each masked span, and the vocabulary has 0 sentinels, "
+            f"where inputs of {lengths.inputs_length} tokens need {lengths.num_spans}: what helps is {more}"
+        )
     mean = lengths.num_noise_tokens / lengths.num_spans
-    least_mean = -(-lengths.num_noise_tokens // max(available, 1))
+    least_mean = -(-lengths.num_noise_tokens // available)
     raise ValueError(
         f"inputs of {lengths.inputs_length} tokens are masked in {lengths.num_spans} spans (mean length {mean:.3g}), "
         f"but the vocabulary has {available} sentinels: use a mean_span_length of about {least_mean}, an inputs_length "

@@ -7,7 +7,7 @@ from typing import Literal
 
 from spanloom.pipeline.durable import explain_full_disk, sync_directory, write_file
 from spanloom.settings.run_layout import CHECKPOINTS, DELETED, FACTS, PARTIAL, is_checkpoint, steps_in
-from spanloom.training.integrity import DamagedError, flush, verify
+from spanloom.training.integrity import MANIFEST, DamagedError, flush, read_manifest, verify
 from spanloom.training.retention import best_steps
 
 HELDOUT = "heldout.json"  # a held-out loss that was measured after the checkpoint was written
@@ -92,9 +92,11 @@ def copy_checkpoint(source: Path, directory: Path) -> Path:
     try:
         with explain_full_disk(place):
             partial.mkdir()
-            for path in sorted(source.rglob("*")):
-                copy = partial / path.relative_to(source)
-                copy.mkdir() if path.is_dir() else shutil.copyfile(path, copy)
+            # Only what belongs to it: its run may be writing a held-out loss beside it this very moment.
+            later = [HELDOUT] if (source / HELDOUT).exists() else []
+            for name in [*read_manifest(source / MANIFEST), MANIFEST, *later]:
+                (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source / name, partial / name)
             flush(partial)
         verify(partial)
         partial.rename(place)

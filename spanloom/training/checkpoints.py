@@ -146,6 +146,7 @@ class CheckpointWriter:
         self._vocabulary_files = dict(vocabulary_files)
         self._on_saved = on_saved
         # Orbax logs the traceback of every thread that an error passes; the error itself is raised here anyway.
+        self._absl_level = logging.getLogger("absl").level
         logging.getLogger("absl").setLevel(logging.CRITICAL)
         self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
         self._commit: threading.Thread | None = None
@@ -188,11 +189,12 @@ class CheckpointWriter:
             raise error
 
     def close(self) -> None:
-        """Wait, then free Orbax's threads."""
+        """Wait, then free Orbax's threads and let its logger speak again."""
         try:
             self.wait()
         finally:
             self._orbax.close()
+            logging.getLogger("absl").setLevel(self._absl_level)
 
     def _finish(self, partial: Path, step: int, started: float) -> None:
         try:

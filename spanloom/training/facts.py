@@ -32,7 +32,7 @@ class Facts:
     machine: dict[str, Any]
     """Versions, devices and CPU count that wrote it."""
     loss: float | None = None
-    """Training loss of the last step."""
+    """Training loss of the last step; None if it was no number and the update was left out."""
     heldout_loss: float | None = None
     """Held-out cross-entropy per target token, if it was measured at this very step."""
     started_from: str | None = None

@@ -16,7 +16,7 @@ from spanloom.pipeline.data import Data, open_data
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
 from spanloom.training.facts import read_facts, vocabulary_of
-from spanloom.training.integrity import MANIFEST
+from spanloom.training.integrity import fingerprint
 from spanloom.training.loggers import METRICS_FILE, MetricsFile
 
 RESULTS_FILE = "results.json"
@@ -47,10 +47,10 @@ def results_of(run: Run, directory: Path, checkpoint: Path, model: Callable[[], 
 
 
 def _key(run: Run, checkpoint: Path, data: Data) -> str:
-    """What decides the results: the very bytes of the checkpoint (its manifest has their sums), the data, settings."""
+    """What decides the results: the very bytes of the checkpoint, the data, settings."""
     return key_of(
         step=int(checkpoint.name),
-        checkpoint=(checkpoint / MANIFEST).read_text(encoding="utf-8"),
+        checkpoint=fingerprint(checkpoint),
         data=data.content,
         lengths=data.lengths,
         settings=[to_json(part) for part in (run.task, run.model, run.eval, run.batch_size, run.after)],

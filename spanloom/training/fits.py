@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,11 @@ def check_fits(compiled: jax.stages.Compiled, run: Run, available: int | None) -
     The compiler tells what it needs: weights and optimizer, which stay, and what a step takes besides, which grows
     with the sequences of a batch.
     """
-    memory: Any = compiled.memory_analysis()
-    if memory is None or available is None:
+    stays, passes = _needs(compiled)
+    if available is None or stays + passes <= available:
         return
-    stays = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
-    passes = memory.temp_size_in_bytes
-    if stays + passes <= available:
-        return
-    sequences = int((available - stays) / passes * run.batch_size) if passes else 0
-    ways = [f"--batch-size {sequences} (which may want another learning rate)"] if sequences >= 1 else []
+    sequences = _sequences(run.batch_size, stays, passes, available)
+    ways = [f"--batch-size {sequences} (which may want another learning rate)"] if sequences else []
     if run.model.dtype != "bfloat16":
         ways.append("--model.dtype bfloat16")
     ways += ["shorter inputs", "a smaller --model", "a machine with more memory"]
@@ -39,6 +36,36 @@ def check_fits(compiled: jax.stages.Compiled, run: Run, available: int | None) -
         f"a step of {run.batch_size} sequences takes {(stays + passes) / _GB:.1f} GB ({stays / _GB:.1f} of it for "
         f"weights and optimizer), and there are {available / _GB:.1f} GB. What helps: {'; '.join(ways)}"
     )
+
+
+def check_heldout_fits(
+    compiled: jax.stages.Compiled, run: Run, available: int | None, beside: Iterable[jax.Array]
+) -> None:
+    """Likewise for one held-out batch, while the arrays `beside` it (the optimizer's) are in memory, too."""
+    stays, passes = _needs(compiled)
+    stays += sum(array.nbytes for array in beside)
+    if available is None or stays + passes <= available:
+        return
+    asked = run.eval.batch_size or run.batch_size
+    sequences = max(run.batch_size, _sequences(asked, stays, passes, available))  # a training batch was found to fit
+    raise DoesNotFitError(
+        f"a held-out batch of {asked} sequences takes {(stays + passes) / _GB:.1f} GB ({stays / _GB:.1f} of it for "
+        f"weights and optimizer), and there are {available / _GB:.1f} GB. What helps: --eval.batch-size {sequences}"
+    )
+
+
+def _needs(compiled: jax.stages.Compiled) -> tuple[int, int]:
+    """Bytes that stay and bytes that a step takes besides; none where the compiler does not tell."""
+    memory: Any = compiled.memory_analysis()
+    if memory is None:
+        return 0, 0
+    stays = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return stays, memory.temp_size_in_bytes
+
+
+def _sequences(asked: int, stays: int, passes: int, available: int) -> int:
+    """How many of the `asked` sequences would fit."""
+    return max(0, int((available - stays) / passes * asked)) if passes else 0
 
 
 def available_memory(device: jax.Device) -> int | None:

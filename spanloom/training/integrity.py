@@ -1,5 +1,6 @@
 """A list of a directory's files with sizes and CRC-32s, which tells a damaged checkpoint from a whole one."""
 
+import hashlib
 import json
 import os
 import zlib
@@ -38,9 +39,14 @@ def flush(directory: Path) -> None:
         sync_directory(Path(folder))
 
 
+def fingerprint(directory: Path) -> str:
+    """SHA-256, in hexadecimal, of the manifest, which has the sums of all files. Raises OSError where there is none."""
+    return hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
+
+
 def verify(directory: Path) -> None:
     """Raise DamagedError, naming the file and what is wrong, unless `directory` is as `seal` left it."""
-    for name, entry in _read_manifest(directory / MANIFEST).items():
+    for name, entry in read_manifest(directory / MANIFEST).items():
         path = directory / name
         if not path.is_file():
             raise DamagedError(f"{path} is missing")
@@ -50,7 +56,8 @@ def verify(directory: Path) -> None:
             raise DamagedError(f"{path} holds other bytes than were written (CRC-32 differs)")
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The files that the manifest `path` lists: size and CRC-32 by name. Raises DamagedError if it is damaged."""
     try:
         whole = json.loads(path.read_text())
         files: dict[str, Any] = whole["files"]

@@ -1,10 +1,12 @@
 """One process at a time in a run directory: two would mix their checkpoints and metrics."""
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
+
+from spanloom.pipeline.durable import locked
 
 
 class DirectoryInUseError(RuntimeError):
@@ -15,24 +17,19 @@ class DirectoryInUseError(RuntimeError):
 def directory_lock(directory: Path) -> Iterator[None]:
     """Hold `directory`/.lock while inside; the kernel lets go of it however the process ends.
 
-    Raises DirectoryInUseError, naming the other process, if it is held. File systems without locks go unguarded.
+    Raises DirectoryInUseError, naming the other process, if it is held, and StorageError on a file system without
+    locks.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / ".lock"
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(file, 100, 0).decode(errors="replace").strip() or "unknown"
-            raise DirectoryInUseError(
-                f"{directory} is in use by another training process (id {holder}). Wait for it or stop it, "
-                "or train into another directory with --out."
-            ) from None
-        except OSError:
-            pass  # no flock here (some network file systems)
+
+    def in_use() -> NoReturn:
+        holder = path.read_text(encoding="utf-8", errors="replace").strip() or "unknown"
+        raise DirectoryInUseError(
+            f"{directory} is in use by another training process (id {holder}). Wait for it or stop it, "
+            "or train into another directory with --out."
+        )
+
+    with locked(path, in_use) as file:
         os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        os.write(file, f"{os.getpid()}\n".encode())
         yield
-    finally:
-        os.close(file)

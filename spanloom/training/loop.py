@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from spanloom.evaluation.heldout import heldout_metrics, make_heldout_step
+from spanloom.evaluation.heldout import HeldoutStep, heldout_metrics, make_heldout_step
 from spanloom.model.flops import train_flops
 from spanloom.model.loss import expected_initial_loss
 from spanloom.model.params import declare, initialize, num_params
@@ -17,6 +17,7 @@ from spanloom.optim.build import build as build_optimizer
 from spanloom.optim.build import learning_rate
 from spanloom.pipeline.data import open_data
 from spanloom.pipeline.prefetch import prefetch
+from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS, TENSORBOARD
 from spanloom.training.checkpoint_paths import add_heldout_loss, clean_up, latest
@@ -25,7 +26,7 @@ from spanloom.training.compile_cache import enable_compile_cache, seal_entries
 from spanloom.training.divergence import all_finite, diverged
 from spanloom.training.facts import Facts, read_facts
 from spanloom.training.first_loss import FirstLoss
-from spanloom.training.fits import available_memory, check_fits
+from spanloom.training.fits import available_memory, check_fits, check_heldout_fits
 from spanloom.training.lock import directory_lock
 from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile, TensorBoard
 from spanloom.training.machine import describe_machine, differences, measured_peak
@@ -68,16 +69,16 @@ def train(
 
         # ---- What can be refused without reading data or weights is refused now --------------------------------------
         checkpoint = latest(directory)
-        facts = read_facts(checkpoint) if checkpoint else None
         specs = declare(run.model)
         optimizer = build_optimizer(run.optimizer, run.schedule, specs)
-        if run.start and not checkpoint:
-            find_start(run)
+        found = find_start(run) if run.start and not checkpoint else None
 
         # ---- Read the data -------------------------------------------------------------------------------------------
         # A checkpoint needs nothing but itself: its vocabulary is used, not the file that this once came from.
-        vocabulary = vocabulary_for(checkpoint, facts, run, accepted) if checkpoint and facts else None
-        if checkpoint and facts:
+        vocabulary = None
+        if checkpoint:
+            facts = read_facts(checkpoint)
+            vocabulary = vocabulary_for(checkpoint, facts, run, accepted)
             refuse_changed_text(checkpoint, facts, run, directory, accepted)
         data = open_data(
             run,
@@ -87,7 +88,6 @@ def train(
             workers=workers,
             warn=display.warn,
         )
-        other = changed_parts(checkpoint, facts, run, data, accepted) if checkpoint and facts else []
         say_data(display, run, data)
         say_model(display, run, num_params(specs))
         say_best(display, run, data)
@@ -101,15 +101,16 @@ def train(
         # From here on a signal waits: an exception that breaks into JAX's tracing can crash Python as it ends.
         stack.enter_context(stop.deferred())
         first_step, position = 0, 0
-        least, most = expected_initial_loss(run.model)
+        least, most = expected_initial_loss(run.model, run.loss)
         if checkpoint:
+            other = changed_parts(checkpoint, facts, run, data, accepted)
             shapes = jax.eval_shape(lambda key: optimizer.init(initialize(specs, key)), jax.random.key(0))
             restored = restore(checkpoint, opt_state_like=shapes)
             first_step, position = restored.step, restored.position["examples"]
             state = TrainState(jnp.asarray(first_step, jnp.int32), restored.params, restored.opt_state)
             say_resume(display, restored.facts, run, other, differences(restored.facts.machine, machine))
-        elif run.start:
-            start = load_start(run)
+        elif found:
+            start = load_start(run, found)
             state, least = fresh_state(start.params, optimizer), -math.inf
             display.say(f"start: {start.description}")
             for warning in start.warnings:
@@ -122,7 +123,7 @@ def train(
         metrics_file = MetricsFile(directory / METRICS_FILE, first_step)
         stack.callback(metrics_file.close)
         if first_step >= run.steps and (not data.heldout or metrics_file.has("eval", run.task.name, first_step)):
-            display.say(f"all {run.steps:,} steps are done; to train on, raise --steps")
+            display.say(f"all {run.steps:,} steps are done; to train on: spanloom train {directory} --steps N")
             return True
 
         # ---- Compile the step ----------------------------------------------------------------------------------------
@@ -132,8 +133,14 @@ def train(
         rate = learning_rate(run.optimizer, run.schedule)
         train_step = make_train_step(run.model, run.loss, optimizer, rate, run.seed).lower(state, example).compile()
         check_fits(train_step, run, available_memory(device))
+        jitted = make_heldout_step(run.model, data.vocabulary)
+        heldout_step: HeldoutStep = jitted
+        heldout_batch_size = run.eval.batch_size or run.batch_size
+        if data.heldout and heldout_batch_size > run.batch_size:  # what is no larger fits where the training step does
+            (rows,) = data.heldout.eval_batches(heldout_batch_size, 1)
+            heldout_step = compiled = jitted.lower(state.params, rows).compile()
+            check_heldout_fits(compiled, run, available_memory(device), jax.tree.leaves(state.opt_state))
         return_freed_memory()
-        heldout_step = make_heldout_step(run.model, data.vocabulary)
         if cache:
             seal_entries(cache)
             stack.callback(seal_entries, cache)
@@ -152,12 +159,17 @@ def train(
             log_every=run.log.every,
             last_step=run.steps,
             diverged=functools.partial(diverged, run=run, directory=directory),
+            skips=isinstance(run.optimizer, Adafactor) and run.optimizer.skip_nan_updates,
         )
         writer = CheckpointWriter(
             directory / CHECKPOINTS, run.checkpoint, data.vocabulary.files(), saved_sayer(display, directory)
         )
         stack.callback(writer.close)
         logger.write("start", first_step, {"parameters": num_params(specs), "peak_flops": speeds.peak, **machine})
+
+        def examples_after(step: int) -> int:
+            """Examples read once `step` updates are done: where the next batch begins."""
+            return position + (step - first_step) * run.batch_size
 
         def evaluate(step: int, saved: Path | None = None) -> float | None:
             """Held-out loss at `step`, written down, with the checkpoint `saved` of that step too if it is there.
@@ -166,7 +178,7 @@ def train(
             """
             if data.heldout is None or metrics_file.has("eval", run.task.name, step):
                 return None
-            batches = data.heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
+            batches = data.heldout.eval_batches(heldout_batch_size, run.eval.max_batches)
             try:
                 values = heldout_metrics(heldout_step, state.params, stop.until_requested(batches))
             except Stopped:
@@ -182,11 +194,7 @@ def train(
             evaluate(first_step, checkpoint)  # if it was interrupted
         stop.check()
         display.begin(first_step, run.steps)
-        batches = prefetch(
-            lambda step: data.train.batch(position + (step - first_step) * run.batch_size, run.batch_size),
-            first_step,
-            run.steps,
-        )
+        batches = prefetch(lambda step: data.train.batch(examples_after(step), run.batch_size), first_step, run.steps)
         stack.enter_context(contextlib.closing(batches))
         stack.enter_context(jax.transfer_guard_host_to_device("disallow"))  # a copy that nobody asked for is an error
         step, content = first_step, data.content
@@ -212,10 +220,10 @@ def train(
                     raise diverged(step, "the weights after it are not finite", run, directory)
                 facts = Facts(
                     step=step,
-                    position={"examples": position + (step - first_step) * run.batch_size},
+                    position={"examples": examples_after(step)},
                     run=run,
                     machine=machine,
-                    loss=recorder.last["loss"],
+                    loss=recorder.last["loss"] if math.isfinite(recorder.last["loss"]) else None,
                     heldout_loss=heldout_loss,
                     started_from=run.start,
                     content=content,

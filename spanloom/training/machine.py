@@ -11,12 +11,20 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import spanloom
 
 MEASURED_ROUNDS = 3
 LONG_ENOUGH = 0.02  # seconds a timed product must last, so that its launch does not count
 LARGEST_MATRIX = 8192
+_JAX_SETTINGS = (
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_enable_x64",
+    "jax_threefry_partitionable",
+)
+"""Those that change what a program computes, and which numbers are drawn."""
 
 
 def describe_machine() -> dict[str, Any]:
@@ -28,20 +36,24 @@ def describe_machine() -> dict[str, Any]:
         "jax": jax.__version__,
         "jaxlib": _jaxlib_version(),
         "numpy": np.__version__,
+        "optax": optax.__version__,
         "devices": f"{len(devices)} x {devices[0].device_kind}",
         "cpu_count": cpu_count(),
         "processor": processor(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        **{name: getattr(jax.config, name) for name in _JAX_SETTINGS},
     }
 
 
 def differences(saved: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """Lines such as 'jax: 0.10.1 in the checkpoint, 0.10.2 here', one for each difference; empty if there is none."""
-    names = [*saved, *(name for name in here if name not in saved)]
+    """Lines such as 'jax: 0.10.1 in the checkpoint, 0.10.2 here', one for each difference; empty if there is none.
+
+    What an older checkpoint does not say cannot differ.
+    """
     return [
-        f"{name}: {saved.get(name, 'not said')} in the checkpoint, {here.get(name, 'not said')} here"
-        for name in names
-        if saved.get(name) != here.get(name)
+        f"{name}: {value} in the checkpoint, {here.get(name, 'not said')} here"
+        for name, value in saved.items()
+        if value != here.get(name, "not said")
     ]
 
 

@@ -8,6 +8,7 @@ from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
 from spanloom.training.checkpoints import restore
 from spanloom.training.facts import vocabulary_inside
+from spanloom.training.integrity import fingerprint
 
 
 def read_model(path: Path, which: str = "last") -> TrainedModel:
@@ -29,6 +30,7 @@ def read_model(path: Path, which: str = "last") -> TrainedModel:
         origin=str(restored.path.resolve()),
         run=facts.run,
         step=facts.step,
+        checkpoint=fingerprint(restored.path),
         losses={name: loss for name, loss in losses.items() if loss is not None},
         started_from=facts.started_from,
         versions={name: str(value) for name, value in facts.machine.items()},

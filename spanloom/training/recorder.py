@@ -13,6 +13,8 @@ from spanloom.training.loggers import Logger
 from spanloom.training.progress import Display, Pace
 
 SMOOTHED_STEPS = 50  # the pace shown is the mean over so many
+MOST_SKIPPED = 10
+"""Steps in a row whose loss or gradient may be no number where such updates are left out: more mend nothing."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,21 @@ class Recorder:
         log_every: int,
         last_step: int,
         diverged: Callable[[int, str], Exception],
+        skips: bool = False,
     ) -> None:
-        """`diverged(step, what)` makes the error that is raised when a metric is not finite."""
+        """`diverged(step, what)` makes the error that is raised when a metric is not finite.
+
+        With `skips`, for an optimizer that leaves out updates that are NaN, only once more than MOST_SKIPPED steps in
+        a row had such a metric; until then each is said.
+        """
         self._logger = logger
         self._display = display
         self._speeds = speeds
         self._log_every = log_every
         self._last_step = last_step
         self._diverged = diverged
+        self._may_skip = MOST_SKIPPED if skips else 0
+        self._skipped_in_a_row = 0
         self._pending: tuple[int, int, Mapping[str, jax.Array]] | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=SMOOTHED_STEPS)
         self._since_log: list[tuple[float, int]] = []
@@ -75,16 +84,25 @@ class Recorder:
         self._recent.append((now - self._clock, tokens))
         self._since_log.append((now - self._clock, tokens))
         self._clock = now
-        for name in ("loss", "grad_norm"):
-            if not math.isfinite(values[name]):
-                self._logger.write("diverged", step, values)
-                raise self._diverged(step, f"the {name.replace('_', ' ')} is {values[name]}")
+        self._check_finite(step, values)
         self.last = values
         logged = step % self._log_every == 0 or step in (1, self._last_step)
         if logged:
             self._logger.write("train", step, {**values, **self._measured(self._since_log)})
             self._since_log = []
         self._display.advance(self._pace(step, values["loss"]), logged)
+
+    def _check_finite(self, step: int, values: Mapping[str, float]) -> None:
+        bad = [name for name in ("loss", "grad_norm") if not math.isfinite(values[name])]
+        if not bad:
+            self._skipped_in_a_row = 0
+            return
+        self._skipped_in_a_row += 1
+        what = f"the {bad[0].replace('_', ' ')} is {values[bad[0]]}"
+        if self._skipped_in_a_row > self._may_skip:
+            self._logger.write("diverged", step, values)
+            raise self._diverged(step, what)
+        self._display.warn(f"step {step}: {what}; NaN updates are left out ({self._skipped_in_a_row} in a row)")
 
     def _measured(self, steps: Iterable[tuple[float, int]]) -> dict[str, float]:
         times, tokens = zip(*steps, strict=True)

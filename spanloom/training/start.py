@@ -74,13 +74,12 @@ def find_start(run: Run) -> Found:
         checkpoint = open_checkpoint(path)
         theirs = read_facts(checkpoint).run
         found = Found(checkpoint, True, theirs.model, vocabulary_inside(checkpoint, theirs), theirs)
-    check_fits(path, found.model, declare(found.model), run.model)
+    refuse_misfit(path, found.model, declare(found.model), run.model)
     return found
 
 
-def load_start(run: Run) -> Start:
-    """The weights that `run.start` names. Raises what `find_start` raises."""
-    found = find_start(run)
+def load_start(run: Run, found: Found) -> Start:
+    """The weights of what `find_start` found for the run. Raises CheckpointError or ConversionError if damaged."""
     notes: tuple[str, ...] = ()
     if found.is_ours:
         restored = restore(found.path)
@@ -97,7 +96,7 @@ def load_start(run: Run) -> Start:
     return Start(fitting, description, (*notes, *warnings, *untrained_sentinels(found, run)))
 
 
-def check_fits(path: Path, saved: Model, params: Any, wanted: Model) -> None:
+def refuse_misfit(path: Path, saved: Model, params: Any, wanted: Model) -> None:
     """Raise StartError, naming each difference, unless `params` have the shapes that `wanted` declares.
 
     Also refused are settings that change what the weights compute although all shapes agree.

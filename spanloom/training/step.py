@@ -30,8 +30,9 @@ def make_train_step(
 ) -> jax.stages.Wrapped:
     """The jitted update `state, batch -> state, metrics`; the state passed in is donated, so it is gone afterwards.
 
-    The metrics describe the step from the weights before its update: loss (what is minimised), cross_entropy and
-    z_loss per real target token, accuracy, target_tokens, learning_rate and grad_norm (before clipping).
+    The metrics describe the step from the weights before its update: loss (what is minimised), cross_entropy (with
+    label smoothing that against the smoothed targets, less their entropy) and z_loss per real target token, accuracy,
+    target_tokens, learning_rate and grad_norm (before clipping).
     """
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:

@@ -1,6 +1,7 @@
 """Results of a finished run: measured once, shown again at once, and never shown when they may have changed."""
 
 import json
+import os
 import shlex
 import shutil
 from dataclasses import replace
@@ -194,8 +195,10 @@ def test_an_export_is_made_once_and_again_where_another_model_took_its_place(fin
     shutil.move(copy, moved)
     assert "huggingface holds the model" in close(run, moved, capsys)
     assert (moved / "huggingface" / "README.md").read_text() == "mine"
-    other = tmp_path / "other"
-    shutil.copytree(moved, other)
+    os.utime(moved / "huggingface" / "spanloom.json", (1, 1))
+    assert "huggingface holds the model" in close(run, moved, capsys), "times tell nothing: copies have new ones"
+    other = tmp_path / directory.name / "again"
+    assert train(replace(run, seed=5), other)
     assert main(["convert", str(other), str(moved / "huggingface"), "--to", "hf", "--overwrite"]) == 0
     assert "parity: weights equal" in close(run, moved, capsys)
 

@@ -1,10 +1,17 @@
+import errno
 import json
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from spanloom.cli import fill
 from spanloom.cli.main import main
+from spanloom.settings.model import Model
+from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
 
@@ -28,7 +35,8 @@ def predict(inputs):
 @pytest.fixture
 def loaded(monkeypatch):
     def load(checkpoint, which, max_length):
-        return predict, VOCABULARY, {"model": checkpoint, "fingerprint": checkpoint[0], "max_length": max_length}
+        made_by = {"model": checkpoint, "fingerprint": checkpoint[0], "max_length": max_length}
+        return fill.Filler(predict, VOCABULARY, made_by, most_tokens=100)
 
     monkeypatch.setattr(fill, "_load", load)
 
@@ -113,6 +121,55 @@ def test_a_file_that_is_no_utf8_is_refused_by_line(tmp_path, loaded, capfd):
     (tmp_path / "in").write_bytes(b"a <mask>\ncaf\xe9 <mask>\n")
     assert main(["fill", "x", "--input", str(tmp_path / "in")]) == 1
     assert "line 2: is not UTF-8 text" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("redirection", "said"),
+    [(">&-", "standard output is closed.*--output"), ("<&-", "standard input is closed.*--text")],
+)
+def test_a_closed_stream_is_no_place_for_lines_nor_results(redirection, said, tmp_path):
+    lines = "" if "<" in redirection else "--text 'a <mask>'"
+    command = f"'{sys.executable}' -m spanloom.cli.main fill {tmp_path} {lines} {redirection}"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=300)
+    assert done.returncode == 1 and re.search(said, done.stderr) and "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("loaded")
+def test_an_output_that_cannot_be_written_is_named_as_it_was_given(tmp_path, monkeypatch, capfd):
+    begin = ["fill", "x", "--text", "a <mask>", "--output"]
+    assert main([*begin, f"{tmp_path}/no/x.jsonl"]) == 1
+    said = capfd.readouterr().err
+    assert f"{tmp_path}/no/x.jsonl: there is no folder {tmp_path}/no" in said and ".part" not in said
+
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied", "x.jsonl.by.json.part")
+
+    monkeypatch.setattr(fill, "write_file", refuse)
+    assert main([*begin, f"{tmp_path}/x.jsonl"]) == 1
+    said = capfd.readouterr().err
+    assert f"{tmp_path}/x.jsonl: nothing can be written beside it (Permission denied)" in said and ".part" not in said
+
+
+@pytest.mark.usefixtures("loaded")
+def test_a_line_that_memory_does_not_take_is_named(capfd):
+    assert main(["fill", "x", "--text", "a <mask>", "b" * 100 + "<mask>"]) == 1
+    assert "line 2: has 102 tokens, and memory takes about 100" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("objective", "warned"), [(Supervised(), True), (SpanCorruption(), False)])
+def test_a_model_of_pairs_is_said_to_be_no_span_filler(objective, warned, monkeypatch):
+    run = SimpleNamespace(task=SimpleNamespace(name="sounds", objective=objective))
+    source = SimpleNamespace(
+        model=Model(vocab_size=384, d_model=8, d_ff=8, num_heads=1, d_kv=8, num_encoder_layers=1, num_decoder_layers=1),
+        params=None,
+        vocabulary=Bytes(),
+        lineage=SimpleNamespace(origin="x", run=run),
+        fingerprint=lambda: "x",
+    )
+    monkeypatch.setattr("spanloom.training.read_model.read_model", lambda path, which: source)
+    filler = fill._load("x", "last", 8)
+    assert filler.warning == ("x learned pairs of inputs and targets last (sounds), not to fill masked spans" * warned)
+    assert filler.most_tokens is not None and filler.most_tokens > 1000
 
 
 def test_an_empty_name_is_not_the_working_directory(capfd):

@@ -15,7 +15,7 @@ import pytest
 import sentencepiece
 from golden_data import shared_dir
 
-from spanloom.conversion import convert, hf_weights, huggingface, parity
+from spanloom.conversion import hf_weights, huggingface, parity
 from spanloom.conversion.convert import ParityError, convert_to_hf, model_from_hf
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.huggingface import import_hf
@@ -309,10 +309,6 @@ def test_the_card_warns_of_sentinels_the_tokenizer_class_does_not_know(tmp_path,
 def test_the_card_knows_every_source(tmp_path, tiny, make_source, source, objective, expected):
     run = Run(name="x", task=Task("x", source, objective=objective), model=tiny)
     assert expected in card(tmp_path, replace(make_source(tiny), lineage=Lineage("runs/a", run)))
-
-
-def test_convert_names_what_it_exports():
-    assert set(convert.__all__) >= {"convert_to_hf", "Report", "model_from_hf"}
 
 
 def test_special_ids_are_those_of_the_vocabulary(tmp_path, tiny, make_source):

@@ -103,17 +103,6 @@ def test_half_precision_is_widened_exactly(exported):
         assert any("widened" in note for note in read.notes)
 
 
-def test_infinite_weights_are_reported(exported):
-    def edit(tensors):
-        tensors["encoder.final_layer_norm.weight"][0] = np.inf
-        tensors["lm_head.weight"][1, :2] = np.nan
-
-    edit_tensors(exported, edit)
-    (note,) = import_hf(exported).notes
-    assert "encoder/encoder_norm/scale (1)" in note
-    assert "decoder/logits_dense/kernel (2)" in note
-
-
 # ---- the tie of the head ----
 
 
@@ -192,8 +181,10 @@ def test_a_config_that_is_not_ours_is_refused(exported, changes, message):
     ("changes", "message"),
     [
         ({"d_ff": 32}, r"DenseReluDense.* has shape .* config\.json calls for"),
-        ({"num_layers": 3}, r"lacks encoder\.block\.2"),
-        ({"num_layers": 1}, r"holds encoder\.block\.1.* no place for"),
+        ({"num_layers": 3}, r"config\.json: num_layers is 3, but the weights lack encoder\.block\.2"),
+        ({"num_layers": 10**9}, r"num_layers is 1000000000, but the weights lack encoder\.block\.2"),
+        ({"num_decoder_layers": 10**9}, r"num_decoder_layers is 1000000000, but the weights lack decoder\.block\.\d"),
+        ({"num_layers": 1}, r"hold encoder\.block\.1, which has no place"),
         ({"vocab_size": 400}, r"has shape .* calls for"),
         ({"feed_forward_proj": "relu"}, r"lacks .*wi\.weight"),
         ({"model_type": "umt5"}, r"lacks .*relative_attention_bias"),
@@ -203,6 +194,22 @@ def test_shapes_that_contradict_the_config_are_refused(exported, changes, messag
     edit_config(exported, **changes)
     with pytest.raises(ConversionError, match=message):
         import_hf(exported)
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_weights_that_are_no_numbers_are_refused_by_name(exported, bad):
+    name = "decoder.block.0.layer.1.EncDecAttention.v.weight"
+    edit_tensors(exported, lambda tensors: tensors[name].__setitem__((0, 3), bad))
+    with pytest.raises(ConversionError, match=rf"{WEIGHTS}: {name} holds 1 of 128 numbers that are NaN or infinite"):
+        import_hf(exported)
+
+
+@pytest.mark.parametrize("content", ["[" * 200_000, '{"d_model": ' + "1" * 5_000 + "}", "\xff"])
+def test_json_that_cannot_be_read_is_named(exported, content):
+    (exported / "config.json").write_text(content, encoding="latin-1")
+    with pytest.raises(ConversionError, match=r"config\.json: is not valid JSON"):
+        read_settings(exported)
 
 
 def test_a_missing_or_broken_config_is_refused(exported):

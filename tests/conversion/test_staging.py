@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from spanloom.conversion.errors import ConversionError
-from spanloom.conversion.staging import check_destination
+from spanloom.conversion.staging import check_destination, staged
 
 
 @pytest.mark.short
@@ -17,3 +19,31 @@ def test_nothing_is_written_among_the_files_of_a_run(tmp_path):
     for beside in ("huggingface", "export/hf"):
         check_destination(run / beside)
     check_destination(tmp_path / "checkpoints" / "hf")
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("done", [False, True])
+def test_ctrl_c_at_a_rename_leaves_a_whole_folder(tmp_path, monkeypatch, number, done):
+    """While the first rename puts the old folder aside or the second one the new folder in its place: before it is done
+    or just after."""
+    dst, renames, rename = tmp_path / "out", [], Path.rename
+    dst.mkdir()
+    (dst / "old").touch()
+
+    def interrupted(path, target):
+        renames.append(target)
+        if len(renames) != number:
+            return rename(path, target)
+        if done:
+            rename(path, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), staged(dst) as folder:
+        (folder / "new").touch()
+    assert [path.name for path in dst.iterdir()] == ["new" if (number, done) == (2, True) else "old"]
+    monkeypatch.setattr(Path, "rename", rename)
+    with staged(dst) as folder:
+        (folder / "newer").touch()
+    assert (dst / "newer").exists() and [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -1,8 +1,20 @@
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
 
-from spanloom.evaluation.masked_lines import BATCH, LineError, fill_lines, masked_ids, masked_line, predictor
+from spanloom.evaluation import masked_lines
+from spanloom.evaluation.masked_lines import (
+    BATCH,
+    LineError,
+    fill_lines,
+    masked_ids,
+    masked_line,
+    most_tokens,
+    predictor,
+    rows_together,
+)
 from spanloom.model.params import declare, initialize
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import Bytes
@@ -55,6 +67,8 @@ def test_many_lines_keep_their_order():
     [
         ("no masks", r"line 2: no <mask>"),
         ("<extra_id_125>", r"line 2: sentinel 125 of 125"),
+        ("<extra_id_" + "9" * 5_000 + ">", r"line 2: sentinel 999999999\.\.\. of 125 .*numbered from 0"),
+        ('{"text": "<mask>", "n": ' + "9" * 10_000 + "}", r"line 2: holds a number of thousands of digits"),
         ('{"text": 3}', r'line 2: .*"text"'),
         ("{broken", r"line 2: begins like JSON"),
         ('{"text": ' + "[" * 100_000, r"line 2: begins like JSON"),
@@ -83,6 +97,51 @@ def test_what_a_model_writes_need_not_be_a_target(written, spans):
     (record,) = fill_lines(["<mask>|<mask>"], VOCABULARY, lambda inputs: [written])
     assert record["spans"] == spans
     assert record["filled"] == "|".join(spans)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("a <mask> b", "a b"),
+        ("a <mask> <mask> b", "a b"),
+        ("a<mask>b", "ab"),
+        ("a <mask>, b", "a , b"),
+        ("a  <mask>  b", "a   b"),
+        ("<mask> b", " b"),
+        ("a <mask>", "a "),
+    ],
+)
+def test_an_empty_span_leaves_one_blank_where_two_would_meet(text, filled):
+    (record,) = fill_lines([text], VOCABULARY, lambda inputs: [answer()])
+    assert (record["text"], record["filled"]) == (text, filled)
+
+
+def test_long_lines_are_decoded_few_at_a_time_and_all_keep_their_places(monkeypatch):
+    shapes = []
+
+    def length_of_each(params, model, tokens_BxS, max_length, eos_id):
+        shapes.append(tokens_BxS.shape)
+        return SimpleNamespace(tokens=(tokens_BxS > 0).sum(axis=1, keepdims=True))
+
+    monkeypatch.setattr(masked_lines, "greedy", length_of_each)
+    lengths = [3, 40_000, 5, 5_000, 2_000, *range(10, 30), 4_000]
+    written = predictor(None, TINY, VOCABULARY, 1)([np.ones(length, np.int32) for length in lengths])
+    assert [int(row[0]) for row in written] == lengths
+    assert shapes == [(1, 40_000), (1, 5_056), (2, 4_032), (32, 64)]
+
+
+def test_few_numbers_of_rows_are_compiled_and_none_takes_more_memory_than_short_lines_do():
+    rows = {width: rows_together(width) for width in range(64, 9_000, 64)}
+    assert set(rows.values()) == {1, 2, 4, 8, 16, 32}
+    assert all(count == 1 or count * width**2 <= BATCH * 1024**2 for width, count in rows.items())
+
+
+def test_the_longest_line_follows_from_memory():
+    assert most_tokens(TINY, None) is None
+    assert most_tokens(TINY, 2 * 16 * 1000**2) == 1000
+    assert masked_ids(1, "b" * 998 + "<mask>", VOCABULARY, 1000).shape == (1000,)
+    with pytest.raises(LineError, match="line 7: has 1,001 tokens, and memory takes about 1,000"):
+        masked_ids(7, "b" * 999 + "<mask>", VOCABULARY, 1000)
 
 
 def test_masks_of_one_number_get_the_same_text():

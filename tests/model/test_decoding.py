@@ -9,7 +9,8 @@ from golden_data import golden_dir
 from golden_models import Case, read_case, read_npz
 
 from spanloom.conversion.t5x_names import model_settings, to_t5x
-from spanloom.model.decoding import Decoded, greedy
+from spanloom.model import decoding
+from spanloom.model.decoding import Decoded, advance, greedy
 from spanloom.model.params import declare, flatten, initialize
 from spanloom.model.t5 import forward
 from spanloom.settings.model import Model
@@ -152,3 +153,26 @@ def test_impossible_requests_are_refused():
     with pytest.raises(ValueError, match="forced tokens have shape"):
         greedy(params, TINY, inputs, 2, forced_tokens_BxT=np.ones((2, 3), np.int32))
     assert isinstance(greedy(params, TINY, inputs, 1), Decoded)
+
+
+@pytest.mark.short
+def test_rows_that_only_fill_a_batch_up_stay_empty_and_keep_no_other_waiting(monkeypatch):
+    params = initialize(declare(TINY), jax.random.key(0))
+    inputs = np.random.default_rng(2).integers(2, 24, (2, 6)).astype(np.int32)
+    alone = greedy(params, TINY, inputs, 5)
+    filled = greedy(params, TINY, np.pad(inputs, ((0, 3), (0, 0))), 5)
+    np.testing.assert_array_equal(filled.tokens[:2], alone.tokens)
+    assert not np.asarray(filled.tokens[2:]).any() and not np.asarray(filled.log_probs[2:]).any()
+
+    written = []
+
+    def counted(*arguments):
+        jax.debug.callback(lambda: written.append(1))
+        return advance(*arguments)
+
+    monkeypatch.setattr(decoding, "advance", counted)
+    forced = np.zeros((5, 7), np.int32)
+    forced[:2, 1] = 1  # the sequences end with their second token
+    greedy(params, TINY, np.pad(inputs, ((0, 3), (0, 0))), 7, forced_tokens_BxT=forced)
+    jax.effects_barrier()
+    assert len(written) == 2

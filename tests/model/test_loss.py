@@ -130,7 +130,8 @@ def test_normalizers_that_mean_nothing_are_refused() -> None:
     ],
 )
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_first_loss_is_in_the_band(shape: tuple[int, ...], tied: bool) -> None:
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_the_first_loss_is_in_the_band(shape: tuple[int, ...], tied: bool, smoothing: float) -> None:
     width, layers, d_ff, heads, d_kv, vocabulary = shape
     config = Model(
         vocab_size=vocabulary,
@@ -143,8 +144,9 @@ def test_the_first_loss_is_in_the_band(shape: tuple[int, ...], tied: bool) -> No
         tie_embeddings=tied,
         activations=("relu",) if tied else ("gelu", "linear"),
     )
-    low, high = expected_initial_loss(config)
+    loss = Loss(label_smoothing=smoothing)
+    low, high = expected_initial_loss(config, loss)
     assert high - low < 2 or tied
     for seed in range(2):
-        _, sums = loss_and_metrics(made(config, seed), config, Loss(), batch(config, rows=8, targets=24))
+        _, sums = loss_and_metrics(made(config, seed), config, loss, batch(config, rows=8, targets=24))
         assert low < sums["cross_entropy_sum"] / sums["weight_sum"] < high

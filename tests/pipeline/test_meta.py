@@ -48,7 +48,17 @@ def test_meta_is_read_as_written(tmp_path):
     assert read_meta(tmp_path) == meta
 
 
-@pytest.mark.parametrize("damage", [lambda text: text[:-10], lambda text: text.replace("1", "2"), lambda text: "[]"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-10],
+        lambda text: text.replace("1", "2"),
+        lambda text: "[]",
+        lambda text: "[" * 200_000,
+        lambda text: text.replace("1", "1" * 5_000),
+    ],
+    ids=["cut off", "altered", "no object", "nested without end", "a number without end"],
+)
 def test_a_changed_meta_is_refused(tmp_path, damage):
     write_meta(tmp_path, {"rows": 1})
     path = tmp_path / META

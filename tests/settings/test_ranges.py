@@ -67,6 +67,8 @@ def test_a_seed_beyond_32_bits_would_be_another_seed_again():
     [
         ({"optimizer": Adafactor(decay_rate=0.0)}, "optimizer.decay_rate is 0.0: must be above 0"),
         ({"optimizer": Adafactor(clipping_threshold=-5.0)}, "optimizer.clipping_threshold is -5.0: must be above 0"),
+        ({"optimizer": Adafactor(global_norm_clip=0.0)}, r"global_norm_clip is 0.0: must be above 0 \(None: no clip"),
+        ({"optimizer": AdamW(global_norm_clip=0.0)}, "optimizer.global_norm_clip is 0.0: must be above 0"),
         ({"optimizer": Adafactor(beta1=1.0)}, "optimizer.beta1 is 1.0: must be at least 0 and below 1"),
         ({"optimizer": AdamW(beta2=1.5)}, "optimizer.beta2 is 1.5"),
         ({"optimizer": AdamW(weight_decay=-0.1)}, "optimizer.weight_decay is -0.1: must be 0 or more"),

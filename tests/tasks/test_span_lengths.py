@@ -137,8 +137,9 @@ def test_the_sentinel_budget_names_settings_that_fit() -> None:
         check_sentinels(lengths, 100)
     check_sentinels(span_lengths(2048, 0.15, 4.0), 100)
     check_sentinels(span_lengths(1796, 0.15, 3.0), 100)
-    with pytest.raises(ValueError, match="0 sentinels"):
+    with pytest.raises(ValueError, match=r"has 0 sentinels, .* need 114: .*--task\.vocabulary\.extra-ids 114") as error:
         check_sentinels(lengths, 0)
+    assert "inputs_length" not in str(error.value), "no length does without sentinels"
 
 
 def test_lengths_of_enormous_inputs_come_at_once_and_are_the_largest_that_fit() -> None:

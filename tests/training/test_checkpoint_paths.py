@@ -1,10 +1,11 @@
+import json
 import os
 import shutil
 
 import pytest
 
 from spanloom.training import checkpoint_paths
-from spanloom.training.checkpoint_paths import CheckpointError, copy_checkpoint
+from spanloom.training.checkpoint_paths import CheckpointError, add_heldout_loss, copy_checkpoint
 from spanloom.training.integrity import seal, verify
 
 pytestmark = pytest.mark.short
@@ -35,6 +36,15 @@ def test_a_copy_is_whole_and_on_disk(checkpoint, tmp_path, monkeypatch):
     for name in ("", "/checkpoint.json", "/manifest.json", "/arrays", "/arrays/weights"):
         assert partial + name in synced
     assert synced[-3:] == [str(place.parent), str(tmp_path / "new"), str(tmp_path)]
+
+
+def test_what_its_run_is_writing_beside_it_is_not_copied(checkpoint, tmp_path):
+    add_heldout_loss(checkpoint, 1.5)
+    (checkpoint / "heldout.json.part").write_text("{")
+    place = copy_checkpoint(checkpoint, tmp_path / "new")
+    assert json.loads((place / "heldout.json").read_text()) == {"heldout_loss": 1.5}
+    names = {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
+    assert names == {"arrays/weights", "checkpoint.json", "heldout.json", "manifest.json"}
 
 
 def test_a_damaged_one_is_not_copied(checkpoint, tmp_path):

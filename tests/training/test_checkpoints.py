@@ -1,3 +1,4 @@
+import logging
 import resource
 import subprocess
 import sys
@@ -77,6 +78,15 @@ def test_what_is_saved_is_the_state_at_that_moment(tmp_path, state):
         restored = restore(tmp_path / str(number), opt_state_like=jax.eval_shape(lambda: state.opt_state))
         assert same_arrays(restored.params, expected.params)
         assert same_arrays(restored.opt_state, expected.opt_state)
+
+
+def test_only_while_it_writes_are_others_logs_quiet(tmp_path):
+    logger = logging.getLogger("absl")
+    before = logger.level
+    writer = CheckpointWriter(tmp_path, Checkpoints(), {})
+    assert logger.level == logging.CRITICAL
+    writer.close()
+    assert logger.level == before != logging.CRITICAL
 
 
 def test_last_best_and_every_are_kept(tmp_path, state):

@@ -7,7 +7,7 @@ import pytest
 
 from spanloom.recipes.quickstart import recipe
 from spanloom.training import fits
-from spanloom.training.fits import DoesNotFitError, available_memory, check_fits
+from spanloom.training.fits import DoesNotFitError, available_memory, check_fits, check_heldout_fits
 
 pytestmark = pytest.mark.short
 MB = 10**6
@@ -42,6 +42,19 @@ def test_where_not_even_the_weights_fit_no_batch_is_named():
     with pytest.raises(DoesNotFitError) as error:
         check_fits(compiled(weights=1400 * MB, passes=600 * MB), recipe(), 1000 * MB)
     assert "--batch-size" not in str(error.value) and "smaller --model" in str(error.value)
+
+
+def test_a_held_out_batch_is_looked_at_with_the_optimizer_in_memory():
+    run = replace(recipe(), batch_size=2)
+    run = replace(run, eval=replace(run.eval, batch_size=60))
+    optimizer = [SimpleNamespace(nbytes=100 * MB)] * 2
+    step = compiled(weights=200 * MB, passes=1200 * MB)
+    check_heldout_fits(step, run, 1600 * MB, optimizer)
+    check_heldout_fits(step, run, None, optimizer)
+    with pytest.raises(DoesNotFitError, match=r"held-out batch of 60 .* 1\.6 GB \(0\.4 of it .*--eval.batch-size 30$"):
+        check_heldout_fits(step, run, 1000 * MB, optimizer)
+    with pytest.raises(DoesNotFitError, match=r"--eval.batch-size 2$"):
+        check_heldout_fits(step, run, 400 * MB, optimizer)
 
 
 def test_what_the_compiler_says_of_a_real_step_is_understood():

@@ -10,15 +10,18 @@ import jax.numpy as jnp
 import pytest
 from tiny_training import MODEL, events, losses, same_arrays, tiny_run, write_text
 
-from spanloom.settings.optimizer import AdamW, Constant, Factors
+from spanloom.pipeline.data import open_data
+from spanloom.settings.optimizer import Adafactor, AdamW, Constant, Factors
 from spanloom.settings.run import Checkpoints, Evaluation, Logging
 from spanloom.settings.run_layout import steps_in
 from spanloom.settings.serialize import from_json
 from spanloom.training import checkpoints, loop
+from spanloom.training import step as step_module
 from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
 from spanloom.training.checkpoints import restore
 from spanloom.training.divergence import DivergedError, all_finite
 from spanloom.training.facts import read_facts
+from spanloom.training.fits import DoesNotFitError
 from spanloom.training.lock import DirectoryInUseError, directory_lock
 from spanloom.training.progress import PlainDisplay
 
@@ -120,7 +123,7 @@ def test_a_finished_run_has_nothing_to_do_and_goes_on_when_steps_are_raised(text
     before = (tmp_path / "metrics.jsonl").read_bytes()
     finished, output = train(run_of(text, 6), tmp_path)
     assert finished
-    assert "all 6 steps are done; to train on, raise --steps" in output
+    assert f"all 6 steps are done; to train on: spanloom train {tmp_path} --steps N" in output
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
     assert not (tmp_path / "checkpoints" / "2.deleted").exists()
     _, output = train(run_of(text, 8), tmp_path)
@@ -192,8 +195,43 @@ def test_a_checkpoint_to_start_from(trained, text, tmp_path):
     assert read_facts(latest(tmp_path)).started_from == str(directory)
 
 
+def test_a_held_out_batch_that_does_not_fit_is_refused_before_the_first_step(text, tmp_path, monkeypatch):
+    run = run_of(text, 2, eval=Evaluation(every=2, batch_size=4096))
+    monkeypatch.setattr(loop, "available_memory", lambda device: 50 * 10**6)
+    with pytest.raises(DoesNotFitError, match=r"held-out batch of 4096 sequences .*--eval.batch-size"):
+        train(run, tmp_path)
+    assert not losses(tmp_path)
+    larger = dataclasses.replace(run, eval=Evaluation(every=2, batch_size=8))
+    assert train(larger, tmp_path)[0]
+    assert train(run_of(text, 2, eval=Evaluation(every=2)), tmp_path / "b")[0]
+    assert losses(tmp_path)["eval", 2] == pytest.approx(losses(tmp_path / "b")["eval", 2], rel=1e-6)
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_one_step_without_a_number_ends_a_run_or_is_left_out_as_asked(text, tmp_path, monkeypatch, skip):
+    run = run_of(text, 5, optimizer=Adafactor(skip_nan_updates=skip), checkpoint=Checkpoints(every=1, keep=9))
+    third = open_data(run.resolve(), tmp_path).train.batch(2 * run.batch_size, run.batch_size)
+    whole = step_module.loss_and_metrics
+
+    def broken(params, config, loss, batch, dropout_key):
+        value, sums = whole(params, config, loss, batch, dropout_key)
+        same = jnp.all(batch["encoder_input_tokens"] == third["encoder_input_tokens"])
+        return value * jnp.where(same, jnp.nan, 1.0), sums
+
+    monkeypatch.setattr(step_module, "loss_and_metrics", broken)
+    if not skip:
+        with pytest.raises(DivergedError, match="at step 3: the loss is nan"):
+            train(run, tmp_path)
+        return
+    finished, output = train(run, tmp_path)
+    assert finished and "warning: step 3: the loss is nan; NaN updates are left out" in output
+    second, third, last = (restore(tmp_path / "checkpoints" / name) for name in ("2", "3", "5"))
+    assert same_arrays(second.params, third.params) and not same_arrays(third.params, last.params)
+    assert third.facts.loss is None and last.facts.loss is not None and all_finite(last.params)
+
+
 def test_a_first_loss_outside_the_band_warns(text, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "expected_initial_loss", lambda model: (8.0, 9.0))
+    monkeypatch.setattr(loop, "expected_initial_loss", lambda model, loss: (8.0, 9.0))
     _, output = train(run_of(text, 2), tmp_path)
     assert "warning: first loss 6." in output
     assert "leaks into the inputs" in output

@@ -1,6 +1,7 @@
 import json
 import time
 
+import jax
 import pytest
 
 from spanloom.training.machine import cpu_count, describe_machine, differences, measured_peak
@@ -10,15 +11,32 @@ from spanloom.training.machine import cpu_count, describe_machine, differences, 
 def test_what_decides_the_last_bits_is_plain_data():
     machine = describe_machine()
     assert json.loads(json.dumps(machine)) == machine
-    assert {"spanloom", "python", "jax", "jaxlib", "numpy", "devices", "cpu_count", "processor"} <= machine.keys()
+    assert {"spanloom", "python", "jax", "jaxlib", "numpy", "optax"} <= machine.keys()
+    assert {"devices", "cpu_count", "processor", "xla_flags"} <= machine.keys()
     assert machine["cpu_count"] == cpu_count() >= 1
     assert differences(machine, machine) == []
 
 
 @pytest.mark.short
 def test_differences_are_named():
-    found = differences({"jax": "1", "numpy": "2"}, {"jax": "1", "numpy": "3", "new": 4})
-    assert found == ["numpy: 2 in the checkpoint, 3 here", "new: not said in the checkpoint, 4 here"]
+    found = differences({"jax": "1", "numpy": "2", "gone": None}, {"jax": "1", "numpy": "3", "new": 4})
+    assert found == ["numpy: 2 in the checkpoint, 3 here", "gone: None in the checkpoint, not said here"]
+
+
+@pytest.mark.short
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("jax_default_matmul_precision", "float32"), ("jax_default_prng_impl", "rbg"), ("jax_enable_x64", True)],
+)
+def test_settings_of_jax_that_decide_the_last_bits_are_told(name, value):
+    before = describe_machine()
+    old = getattr(jax.config, name)
+    try:
+        jax.config.update(name, value)
+        (said,) = differences(before, describe_machine())
+    finally:
+        jax.config.update(name, old)
+    assert said == f"{name}: {old} in the checkpoint, {value} here"
 
 
 def test_the_peak_is_measured_quickly_and_is_that_of_a_computer():

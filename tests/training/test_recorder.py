@@ -3,15 +3,18 @@ import math
 import jax.numpy as jnp
 import pytest
 
-from spanloom.training.recorder import Recorder, Speeds, count_tokens
+from spanloom.training.recorder import MOST_SKIPPED, Recorder, Speeds, count_tokens
 
 
 class Listener:
     def __init__(self):
-        self.events, self.paces = [], []
+        self.events, self.paces, self.warned = [], [], []
 
     def write(self, kind, step, values):
         self.events.append((kind, step, dict(values)))
+
+    def warn(self, text):
+        self.warned.append(text)
 
     def advance(self, pace, log_line):
         self.paces.append((pace.step, log_line))
@@ -21,7 +24,7 @@ def metrics(loss, norm=1.0):
     return {"loss": jnp.float32(loss), "grad_norm": jnp.float32(norm)}
 
 
-def recorder(listener, log_every=2, last_step=5):
+def recorder(listener, log_every=2, last_step=5, **more):
     return Recorder(
         listener,
         listener,
@@ -29,6 +32,7 @@ def recorder(listener, log_every=2, last_step=5):
         log_every=log_every,
         last_step=last_step,
         diverged=lambda step, what: FloatingPointError(f"{step}: {what}"),
+        **more,
     )
 
 
@@ -58,6 +62,19 @@ def test_not_a_number_stops(bad, name):
     with pytest.raises(FloatingPointError, match=f"2: the {name}"):
         recording.flush()
     assert [kind for kind, _, _ in listener.events] == ["train", "diverged"]
+
+
+def test_where_such_updates_are_left_out_only_a_loss_that_stays_no_number_stops():
+    listener = Listener()
+    recording = recorder(listener, last_step=100, skips=True)
+    bad = [*range(3, 3 + MOST_SKIPPED), *range(20, 21 + MOST_SKIPPED)]
+    for step in range(1, bad[-1] + 1):
+        recording.add(step, 100, metrics(math.nan if step in bad else 1))
+    with pytest.raises(FloatingPointError, match=f"{bad[-1]}: the loss is nan"):
+        recording.flush()
+    assert len(listener.warned) == 2 * MOST_SKIPPED
+    assert listener.warned[1].startswith("step 4: the loss is nan") and "2 in a row" in listener.warned[1]
+    assert "1 in a row" in listener.warned[MOST_SKIPPED]
 
 
 def test_padding_is_no_token():

@@ -48,6 +48,10 @@ def trained(tmp_path_factory):
     return directory, run, params
 
 
+def load(run):
+    return load_start(run, find_start(run))
+
+
 def starting(run, path, **model):
     return dataclasses.replace(run, start=str(path), model=dataclasses.replace(run.model, **model))
 
@@ -55,7 +59,7 @@ def starting(run, path, **model):
 @pytest.mark.parametrize("inner", [".", "checkpoints/5"])
 def test_a_spanloom_checkpoint(trained, inner):
     directory, run, params = trained
-    start = load_start(starting(run, directory / inner, dropout=0.3, dtype="bfloat16", scan_layers=False))
+    start = load(starting(run, directory / inner, dropout=0.3, dtype="bfloat16", scan_layers=False))
     assert same_arrays(start.params, params)
     assert "step 5" in start.description
     assert start.warnings == ()
@@ -75,17 +79,17 @@ def test_a_spanloom_checkpoint(trained, inner):
 def test_a_model_that_does_not_fit_is_named(trained, change, words):
     directory, run, _ = trained
     with pytest.raises(StartError, match=words):
-        load_start(starting(run, directory, **change))
+        load(starting(run, directory, **change))
 
 
 def test_nothing_there(trained, tmp_path):
     _, run, _ = trained
     with pytest.raises(StartError, match="does not exist"):
-        load_start(starting(run, tmp_path / "absent"))
+        load(starting(run, tmp_path / "absent"))
     with pytest.raises(
         StartError, match="a Spanloom run directory, a Spanloom checkpoint or a Hugging Face folder is needed"
     ):
-        load_start(starting(run, tmp_path))
+        load(starting(run, tmp_path))
 
 
 def test_a_damaged_checkpoint_is_an_error(trained, tmp_path):
@@ -95,7 +99,7 @@ def test_a_damaged_checkpoint_is_an_error(trained, tmp_path):
     copy = shutil.copytree(directory / "checkpoints" / "5", tmp_path / "5")
     (copy / "manifest.json").unlink()
     with pytest.raises(CheckpointError, match=re.escape(f"{copy / 'manifest.json'} is missing")):
-        load_start(starting(run, copy))
+        load(starting(run, copy))
 
 
 def test_a_hugging_face_folder(trained, tmp_path):
@@ -108,7 +112,7 @@ def test_a_hugging_face_folder(trained, tmp_path):
         patch.setattr("spanloom.conversion.huggingface.import_hf", lambda path: found)
         settings = Settings(found.model, found.vocabulary, found.notes)
         patch.setattr("spanloom.conversion.huggingface.read_settings", lambda path: settings)
-        start = load_start(starting(run, tmp_path))
+        start = load(starting(run, tmp_path))
     assert same_arrays(start.params, params)
     assert all(isinstance(leaf, jnp.ndarray) for leaf in jax.tree.leaves(start.params))
     assert start.warnings[0] == "a note"
@@ -164,13 +168,13 @@ def corrupting(run, length):
 def test_sentinels_that_the_start_never_trained_are_said(trained):
     """The start's run masks 2 spans in an example of 32 tokens."""
     directory, run, _ = trained
-    assert load_start(corrupting(starting(run, directory), 24)).warnings == ()
-    (warning,) = load_start(corrupting(starting(run, directory), 128)).warnings
+    assert load(corrupting(starting(run, directory), 24)).warnings == ()
+    (warning,) = load(corrupting(starting(run, directory), 128)).warnings
     assert "this run masks 7 spans in an example" in warning
     assert "masked 2" in warning
     assert "<extra_id_2> to <extra_id_6> begin untrained" in warning
     pairs = Task("pairs", PairFiles(("pairs.tsv",)), objective=Supervised())
-    assert load_start(dataclasses.replace(starting(run, directory), task=pairs)).warnings == ()
+    assert load(dataclasses.replace(starting(run, directory), task=pairs)).warnings == ()
 
 
 def test_what_other_objectives_use_of_sentinels_is_known(trained):
@@ -193,7 +197,7 @@ def test_a_start_that_learnt_pairs_trained_no_sentinel(trained, tmp_path, began)
     pairs = Task("pairs", PairFiles(("pairs.tsv",)), objective=Supervised())
     finetuned = dataclasses.replace(run, task=pairs, start=began).resolve()
     save(tmp_path, finetuned, params)
-    (warning,) = load_start(starting(run, tmp_path)).warnings
+    (warning,) = load(starting(run, tmp_path)).warnings
     assert "learnt 'pairs', which has no sentinels, so it trained none" in warning
     assert ("in elsewhere/run" if began else "random") in warning
 
@@ -204,8 +208,8 @@ def test_an_export_knows_the_sentinels_of_its_run(trained, tmp_path):
 
     directory, run, _ = trained
     convert_to_hf(read_model(directory), tmp_path / "hf")
-    assert load_start(starting(run, tmp_path / "hf")).warnings == ()
-    (warning,) = load_start(corrupting(starting(run, tmp_path / "hf"), 128)).warnings
+    assert load(starting(run, tmp_path / "hf")).warnings == ()
+    (warning,) = load(corrupting(starting(run, tmp_path / "hf"), 128)).warnings
     assert "<extra_id_2> to <extra_id_6> begin untrained" in warning
 
 
