@@ -2,7 +2,7 @@
 # make test         set up .venv and run the tests that need nothing but the core and pytest
 # make check        everything CI runs: lint, types, all tests, parity with torch and transformers, newer Pythons
 # make check-all    that, and what takes long
-# make bench        the benchmarks, side by side with the peers
+# make bench        the benchmarks: a training step beside transformers; data, mixing, packing, the command
 
 VENV := .venv
 PY := $(VENV)/bin/python

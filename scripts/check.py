@@ -24,6 +24,8 @@ class Part:
 
     name: str
     commands: tuple[tuple[str, ...], ...]
+    skipped: str = ""
+    """Why nothing is run; in CI that counts as failed."""
 
 
 def main() -> int:
@@ -32,12 +34,17 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="also what takes long")
     parser.add_argument("--only", default="", help="only parts whose name contains this")
     arguments = parser.parse_args()
-    rows = [(part.name, *run(part)) for part in parts(arguments.all) if arguments.only in part.name]
+    rows = [(part, *run(part)) for part in parts(arguments.all) if arguments.only in part.name]
     print(f"\n{'part':<40}{'minutes':>9}  result")
-    for name, minutes, passed in rows:
-        print(f"{name:<40}{minutes:>9.1f}  {'ok' if passed else 'FAILED'}")
+    for part, minutes, passed in rows:
+        print(f"{part.name:<40}{minutes:>9.1f}  {result(part, passed)}")
     print(f"{'in all':<40}{sum(minutes for _, minutes, _ in rows):>9.1f}")
     return 0 if rows and all(passed for _, _, passed in rows) else 1
+
+
+def result(part: Part, passed: bool) -> str:
+    """What the table says of a part."""
+    return f"{'skipped' if passed else 'FAILED'}: {part.skipped}" if part.skipped else "ok" if passed else "FAILED"
 
 
 def parts(everything: bool) -> list[Part]:
@@ -61,8 +68,7 @@ def short_set(version: str) -> Part:
     finder = (str(ROOT / "scripts" / "find_python"), version)
     interpreter = subprocess.run(finder, capture_output=True, text=True, check=False).stdout.strip()
     if not interpreter:
-        outcome = "false" if os.environ.get("CI") == "true" else "true"
-        return Part(f"{name}: not found", ((outcome,),))
+        return Part(name, (), skipped="this Python was not found")
     venv = ROOT / ".venvs" / version
     python = str(venv / "bin" / "python")
     install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "-e", ".[dev]")
@@ -71,10 +77,13 @@ def short_set(version: str) -> Part:
 
 
 def run(part: Part) -> tuple[float, bool]:
-    """Minutes taken, and whether every command of the part succeeded (it stops at the first that did not)."""
+    """Minutes taken, and whether every command of the part succeeded (it stops at the first that did not).
+
+    A part that is skipped succeeds, but in CI.
+    """
     print(f"\n=== {part.name}", flush=True)
     start = time.monotonic()
-    passed = True
+    passed = not part.skipped or os.environ.get("CI") != "true"
     for command in part.commands:
         print("$", " ".join(command), flush=True)
         passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0

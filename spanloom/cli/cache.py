@@ -3,18 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from spanloom.cli.errors import UsageError
+from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import parse
 from spanloom.cli.recipe import find
 from spanloom.cli.train import output_directory
+from spanloom.settings.compare import ChangedSettingsError, changes, refuse, within
+from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
+
+if TYPE_CHECKING:
+    from spanloom.vocabularies.vocabulary import Vocabulary
 
 USAGE = """usage: spanloom cache RECIPE [--out DIR] [--workers N] [flags]
 
 Builds the token stores of a recipe in DIR/stores, where `spanloom train RECIPE --out DIR` finds them. Stores that are
-there, up to date and whole (every byte is checked) are left as they are. RECIPE and flags are those of
-`spanloom train`.
+there, up to date and whole (every byte is checked) are left as they are. None takes the place of one that a run in DIR
+has learnt from. RECIPE and flags are those of `spanloom train`.
 
 N processes tokenize (as many as there are cores unless told; one alone for text of up to 64 MB); the stores are the
 same to the last byte whatever N. What is killed goes on with the last whole shard.
@@ -54,11 +60,13 @@ def main(argv: Sequence[str]) -> int:
     from spanloom.pipeline.data import open_data
     from spanloom.training.progress import make_display
 
+    vocabulary = _vocabulary_learnt(run, directory)
     display = make_display()
     try:
         data = open_data(
             run,
             directory,
+            vocabulary=vocabulary,
             progress=display.building,
             checksum=True,
             workers=workers or default_workers(),
@@ -70,3 +78,27 @@ def main(argv: Sequence[str]) -> int:
         print(f"{split_name}: {report.describe()}")
     print(f"stores in {directory / STORES}")
     return 0
+
+
+def _vocabulary_learnt(run: Run, directory: Path) -> "Vocabulary | None":
+    """The vocabulary that the run in the directory learnt with, None if there is none.
+
+    Raises CommandError where its stores would be replaced: what a run learns from is decided by `spanloom train`.
+    """
+    from spanloom.training.checkpoint_paths import latest
+    from spanloom.training.facts import read_facts
+    from spanloom.training.same_data import ChangedDataError, refuse_changed_text, vocabulary_for
+
+    checkpoint = latest(directory)
+    if checkpoint is None:
+        return None
+    facts = read_facts(checkpoint)
+    try:
+        refuse(change for change in changes(facts.run, run) if within(change.field, ["task"]))
+        refuse_changed_text(checkpoint, facts, run, directory, ())
+        return vocabulary_for(checkpoint, facts, run, ())
+    except (ChangedSettingsError, ChangedDataError) as error:
+        raise CommandError(
+            f"{directory} has the stores that its run learnt from, and none is built over them. If that run is to go "
+            f"on with others, `spanloom train` takes these flags, and builds them; {error}"
+        ) from error

@@ -103,16 +103,17 @@ def _of_directory(path: Path) -> Recipe:
 
 
 def read_run(directory: Path) -> Run:
-    """The settings a run directory began with. Raises SettingsError with the file's name if they cannot be read."""
+    """The settings that a run directory has. Raises SettingsError with the file's name if they cannot be read."""
     file = directory / RUN_FILE
     try:
         run = from_json(json.loads(file.read_text(encoding="utf-8")))
+        assert isinstance(run, Run)
+        run.resolve()  # refuses values that contradict, which a run that began never had
     except (ValueError, RecursionError) as error:
         copy = directory / CHECKPOINTS / "STEP" / FACTS
         raise SettingsError(
             f'{file}: {error}. If the file is damaged, put the object under "run" in {copy} in its place'
         ) from error
-    assert isinstance(run, Run)
     return run
 
 

@@ -1,32 +1,30 @@
 """The run directory as the commands see it: begun or not, the same settings or not, forked, and what was decided.
 
 OUT/run.json         the run, complete enough to repeat it: `spanloom train OUT/run.json --out ELSEWHERE`
-OUT/commands.jsonl   one line a start: the command, where and when, the version, settings changed on the way
+OUT/commands.jsonl   one line a start, see `spanloom.cli.commands_file`
 OUT/recipe.py        the recipe file as it was at the last start
 """
 
-import datetime
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import spanloom
+from spanloom.cli.commands_file import accepted_at, add_command, forked_from
 from spanloom.cli.errors import CommandError
 from spanloom.cli.recipe import read_run
 from spanloom.pipeline.durable import write_file
-from spanloom.settings.compare import Change, ChangedSettingsError, changes, check_accepted, refuse
+from spanloom.settings.compare import Change, ChangedSettingsError, changes, check_accepted, refuse, within
 from spanloom.settings.run import Run
-from spanloom.settings.run_layout import RUN_FILE
+from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE
 from spanloom.settings.task import PairFiles, TextFiles
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training.checkpoint_paths import copy_checkpoint, latest
-from spanloom.training.integrity import MANIFEST
+from spanloom.training.facts import read_facts
 from spanloom.training.lock import directory_lock
+from spanloom.training.lost import refuse_lost
 from spanloom.training.run_file import write_run
 
-COMMANDS_FILE = "commands.jsonl"
 RECIPE_FILE = "recipe.py"
 
 
@@ -59,36 +57,61 @@ def prepare(
     The settings of a run that has trained are not written here but by the loop, once the data are found to fit them:
     what fails there binds nobody.
 
+    A fork that was made of this very run before goes on, however far the run itself has come since.
+
     Raises ChangedSettingsError, with a diff and the ways on, if a setting that decides the result was changed and not
     accepted; DirectoryInUseError if another process trains there; CommandError if the run has done more steps than are
-    asked for, if there is nothing to fork from, or the new directory is taken. Nothing is written in these cases.
+    asked for, if there is nothing to fork from, or the new directory is taken; CheckpointError if the last checkpoint
+    is damaged or what was trained has none. Nothing is written in these cases.
     """
     check_accepted(accepted, run)
     if fork is not None:
-        return _fork(run, directory, fork, command, recipe_source)
+        if not _is_begun_fork(fork, directory):
+            return _fork(run, directory, fork, command, recipe_source)
+        run, directory = replace(run, out=str(fork)), fork
     if directory.exists() and not directory.is_dir():
         raise CommandError(f"{directory} is a file; give another --out")
     with directory_lock(directory):
-        found: list[Change] = []
         checkpoint = latest(directory)
-        if (directory / RUN_FILE).is_file():
-            old = read_run(directory)
-            found = changes(old, run)
-            if checkpoint is not None:
-                _refuse_fewer_steps(old, run, directory, int(checkpoint.name))
-                _refuse(found, accepted, directory)
-        elif checkpoint is not None:
-            raise CommandError(
-                f"{directory} holds checkpoints, but no {RUN_FILE}; restore that file, give another --out or, if it is "
-                "an unfinished fork, that command with --fork again"
-            )
-        start = Start(
-            directory, run, None if checkpoint is None else int(checkpoint.name), tuple(found), tuple(accepted)
-        )
-        if checkpoint is None:
+        if checkpoint is None and forked_from(directory) is None:
+            begun = (directory / RUN_FILE).is_file()
+            refuse_lost(directory, read_run(directory).checkpoint.every if begun else None)
+            start = Start(directory, run, None, accepted=tuple(accepted))
             write_run(run, directory)
+        else:
+            start = _resume(run, directory, accepted)
         _write(start, command, recipe_source)
     return start
+
+
+def _resume(run: Run, directory: Path, accepted: Sequence[str]) -> Start:
+    """What decides is the run that the checkpoint was trained with: run.json is a file that may have been edited."""
+    checkpoint = latest(directory)
+    if checkpoint is None or not (directory / RUN_FILE).is_file():
+        what = "checkpoints, but no " + RUN_FILE if checkpoint else "a fork without a checkpoint"
+        raise CommandError(
+            f"{directory} holds {what}; restore what is missing, give another --out or, if it is an unfinished fork, "
+            "that command with --fork again"
+        )
+    facts, noted = read_facts(checkpoint), read_run(directory)
+    _refuse_fewer_steps(noted, run, directory, facts.step)
+    found = changes(noted, run)
+    # What was accepted at this very checkpoint stays so, as it was written down then.
+    standing = [name for name in accepted_at(directory, facts.step) if not any(within(c.field, [name]) for c in found)]
+    accepted = (*accepted, *standing)
+    try:
+        refuse(changes(facts.run, run), accepted)
+    except ChangedSettingsError as error:
+        edited = any(not (c.free or within(c.field, accepted)) for c in changes(facts.run, noted))
+        raise ChangedSettingsError(f"{directory}: {error}" + (_mend(directory, checkpoint) if edited else "")) from None
+    return Start(directory, run, facts.step, tuple(found), accepted)
+
+
+def _mend(directory: Path, checkpoint: Path) -> str:
+    return (
+        f"\n{directory / RUN_FILE} is not what the checkpoint was trained with: to mend it, put the object under "
+        f'"run" in {checkpoint / FACTS} in its place.'
+    )
 
 
 def anchored(run: Run, base: Path) -> Run:
@@ -109,13 +132,6 @@ def _anchor(name: str, base: Path) -> str:
     return os.path.normpath(base / os.path.expanduser(name))
 
 
-def _refuse(found: list[Change], accepted: Sequence[str], directory: Path) -> None:
-    try:
-        refuse(found, accepted)
-    except ChangedSettingsError as error:
-        raise ChangedSettingsError(f"{directory}: {error}") from None
-
-
 def _refuse_fewer_steps(old: Run, run: Run, directory: Path, step: int) -> None:
     if run.steps < step:
         own = f" (spanloom train {directory} goes on with the {old.steps:,} it has)" if old.steps >= step else ""
@@ -126,44 +142,52 @@ def _refuse_fewer_steps(old: Run, run: Run, directory: Path, step: int) -> None:
 
 
 def _fork(run: Run, old: Path, new: Path, command: Sequence[str], recipe_source: Path | None) -> Start:
-    checkpoint = latest(old)
+    unfinished = _unfinished_fork(new, old)
+    checkpoint = unfinished or latest(old)
     if checkpoint is None:
         raise CommandError(f"--fork {new}: {old} has no checkpoint to go on from; give --out {new} to begin there")
-    before = read_run(old)
-    found = changes(before, run)
-    _refuse_fewer_steps(before, run, old, int(checkpoint.name))
+    facts, noted = read_facts(checkpoint), read_run(old)
+    _refuse_fewer_steps(noted, run, old, facts.step)
+    found = changes(facts.run, run)
     refuse([c for c in found if c.shapes])
     with directory_lock(new):
-        there = latest(new)
-        if there is not None and ((new / RUN_FILE).exists() or not _same(there, checkpoint)):
+        if latest(new) != unfinished:
             raise CommandError(
                 f"--fork {new}: there is a run in it already; go on with it by --out {new}, or name another"
             )
+        accepted = ("task", *(c.field for c in found if not c.free))
+        start = Start(new, replace(run, out=str(new)), facts.step, tuple(changes(noted, run)), accepted)
+        if unfinished:
+            _write(start, command, recipe_source, forked_from=str(forked_from(new)))
+            return start
+        refuse_lost(new)
         (new / RUN_FILE).unlink(missing_ok=True)  # of a run that never trained
-        if there is None:
-            copy_checkpoint(checkpoint, new)
-        start = Start(new, replace(run, out=str(new)), int(checkpoint.name), tuple(found), accepted=("task",))
+        # The copy comes last: what has one knows whose fork it is.
         _write(start, command, recipe_source, forked_from=str(checkpoint.resolve()))
+        copy_checkpoint(checkpoint, new)
     return start
 
 
-def _same(first: Path, second: Path) -> bool:
-    """Whether one checkpoint is a copy of the other: manifests hold the sums of all files."""
-    return (first / MANIFEST).is_file() and (first / MANIFEST).read_bytes() == (second / MANIFEST).read_bytes()
+def _is_begun_fork(new: Path, old: Path) -> bool:
+    """Whether the run in `new` began as a fork of the one in `old`, and was begun indeed."""
+    return (new / RUN_FILE).is_file() and latest(new) is not None and _is_of(forked_from(new), old)
+
+
+def _unfinished_fork(new: Path, old: Path) -> Path | None:
+    """The copied checkpoint in `new`, where a fork of `old` ended before its loop began."""
+    there, origin = latest(new), forked_from(new)
+    if there is None or (new / RUN_FILE).exists() or origin is None or not _is_of(origin, old):
+        return None
+    return there if there.name == origin.name else None
+
+
+def _is_of(checkpoint: Path | None, directory: Path) -> bool:
+    return checkpoint is not None and checkpoint.parent == (directory / CHECKPOINTS).resolve()
 
 
 def _write(start: Start, command: Sequence[str], recipe_source: Path | None, **more: str) -> None:
     if recipe_source is not None and recipe_source.resolve() != (start.directory / RECIPE_FILE).resolve():
         source = recipe_source.read_bytes()
         write_file(start.directory / RECIPE_FILE, lambda file: file.write(source))
-    entry = {
-        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": list(command),
-        "directory": os.getcwd(),
-        "version": spanloom.__version__,
-        "step": start.step,
-        "changed": [str(change) for change in start.changed],
-        **more,
-    }
-    with open(start.directory / COMMANDS_FILE, "a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")  # ASCII: words may hold bytes that are no UTF-8
+    changed = [str(change) for change in start.changed]
+    add_command(start.directory, command, step=start.step, changed=changed, accepted=start.accepted, **more)

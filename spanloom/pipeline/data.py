@@ -1,6 +1,6 @@
 """The data of a run: batches of the training part by position, and the held-out part in order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -146,10 +146,20 @@ def open_data(
     built = open_or_build_all(
         task, directories, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
     )
-    stores: dict[str, Store] = {split: built[split] for split in directories}
+    data = data_of(run, built, vocabulary)
+    warn_of_unknown_text(task, built["train"], vocabulary, warn)
+    return data
+
+
+def data_of(run: Run, built: Mapping[Split, Store], vocabulary: Vocabulary) -> Data:
+    """The data of a run in stores that are there, whatever became of the text behind them; nothing is read but these.
+
+    Raises DataError where they cannot be learned from as the settings stand.
+    """
+    task = run.task
+    stores = {str(split): store for split, store in built.items()}
     examples = _examples_of(task, stores, vocabulary)
     _check_enough(task, stores, examples)
-    warn_of_unknown_text(task, stores["train"], vocabulary, warn)
     parts = {
         split: Dataset(examples[split], seed=run.seed, task=task.name, store=store) for split, store in stores.items()
     }

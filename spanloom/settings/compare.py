@@ -1,4 +1,4 @@
-"""What differs between the settings of a run that began and those it is asked to go on with.
+"""What differs between the settings that a run has and those it is asked to go on with.
 
 A field is either free (steps, logging, evaluation, checkpoints, names and places) or decides the result. A free one may
 change on resume; of the others each must be accepted by name, or the change goes into a new directory. Some of these
@@ -16,36 +16,6 @@ from spanloom.settings.serialize import SettingsError
 
 FREE = ("steps", "log", "eval", "checkpoint", "after", "out", "name", "model.name")
 """Fields (with all below them) that may change on resume."""
-
-BY_NAME = (
-    "task",
-    "schedule",
-    "loss",
-    "batch_size",
-    "seed",
-    "start",
-    "model.relative_position_max_distance",
-    "model.norm_epsilon",
-    "model.dropout",
-    "model.dtype",
-    "model.scan_layers",
-    "optimizer.learning_rate",
-    "optimizer.decay_rate",
-    "optimizer.step_offset",
-    "optimizer.clipping_threshold",
-    "optimizer.beta2",
-    "optimizer.epsilon",
-    "optimizer.epsilon1",
-    "optimizer.epsilon2",
-    "optimizer.multiply_by_parameter_scale",
-    "optimizer.min_scale",
-    "optimizer.max_parameter_scale",
-    "optimizer.weight_decay",
-    "optimizer.weight_decay_lr_exponent",
-    "optimizer.global_norm_clip",
-    "optimizer.skip_nan_updates",
-)
-"""Fields (with all below them) that decide the result and may change where that is accepted by name."""
 
 WEIGHTS = (
     "model.vocab_size",
@@ -73,7 +43,7 @@ DEPENDS = {
 
 
 class ChangedSettingsError(SettingsError):
-    """Settings that decide the result differ from those the run began with."""
+    """Settings that decide the result differ from those the run has."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +85,7 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
 
     `accepted` holds dotted fields; one that stands for a group (`task.source`) accepts all below it.
     """
+    found = list(found)
     deciding = [c for c in found if not c.free]
     shapes = [c for c in deciding if c.shapes]
     open_ = [c for c in deciding if not c.shapes and not within(c.field, accepted)]
@@ -123,11 +94,23 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
     if open_:
         names = ",".join(c.field for c in open_)
         raise ChangedSettingsError(
-            "settings that decide the result differ from those this run began with:\n"
+            "settings that decide the result differ from those this run has now:\n"
             + _diff(open_)
             + "\nTake them back; or go on from the last checkpoint in a new directory with --fork NEW_DIR; "
             + f"or change this run from here on with --accept-change {names}"
+            + _derived(found)
         )
+
+
+def _derived(found: Iterable[Change]) -> str:
+    """The way on where the schedule was to end with the steps, and only these were asked for."""
+    new = {c.field: c.new for c in found}
+    if "steps" not in new or new["steps"] != new.get("schedule.decay_steps"):
+        return ""
+    return (
+        "\nschedule.decay_steps follows from steps where nothing sets it. To train on with the schedule as it is, if it "
+        f"does not end at 0, name the run instead of its recipe: spanloom train RUN_DIR --steps {new['steps']}"
+    )
 
 
 def _misfit(shapes: list[Change]) -> str:

@@ -66,7 +66,16 @@ def blocks(path: str, compression: str, block_size: int = BLOCK, report: ReadRep
         yield from _decompressed(path, compression, _read(path, file, step, report))
 
 
+def check_inner(path: str, kind: str, head: bytes) -> None:
+    """Raises BadInputError where the first decompressed bytes are those of another compressed file or an archive."""
+    inner = _recognise(head) or next((what for magic, what in _NOT_READ.items() if head.startswith(magic)), "")
+    if inner:
+        what = f"is compressed twice: {inner} inside of {kind}"
+        raise BadInputError(path, what, "Unpack it once", reason="compressed twice")
+
+
 def _recognise(head: bytes) -> str:
+    """The compression that a file begins like, or ''."""
     if head.startswith(_ZSTD_SKIPPABLE):
         return "zstd"
     found = next((name for name, magics in _MAGIC.items() if head.startswith(magics)), "")

@@ -7,6 +7,7 @@ from itertools import chain
 
 from spanloom.settings.nearest import nearest
 from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.shown import shown
 
 HEAD = 4096
 """Bytes at the start of a file that are looked at; a constant, so that block sizes never change what is found."""
@@ -27,20 +28,33 @@ _INCREMENTAL: dict[str, Callable[..., tuple[str, int]]] = {
 }
 
 
+_NOT_OF_FILES = {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
+"""What Python counts among the text encodings, although no file is written so (names of hosts, string literals)."""
+
+
 def codec_name(encoding: str) -> str:
-    """Python's name of a text encoding. Raises BadInputError for unknown ones, with the nearest name."""
-    try:
-        info = codecs.lookup(encoding)
-        "".encode(encoding)  # refuses codecs that are none of text, such as hex
-    except LookupError as error:
+    """Python's name of a text encoding. Raises BadInputError for what is none, with the nearest name."""
+    name = _codec(encoding)
+    if not name:
         names = sorted({name.replace("_", "-") for name in (*aliases, *aliases.values())})
-        name = encoding.lower().replace("_", "-")
-        near = [near for near in nearest(name, names, count=2, likeness=0.5) if near != name]
+        near = [near for near in nearest(encoding.lower(), names, count=9, likeness=0.5) if _codec(near)]
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        unknown = BadInputError("encoding", f"{encoding!r} is no text encoding that Python knows{hint}")
+        unknown = BadInputError("encoding", f"{shown(encoding)} is no text encoding of files that Python knows{hint}")
         unknown.is_final = True  # it is the setting that is wrong: no file is to be left out for it
-        raise unknown from error
-    return "utf-8" if info.name == "utf-8-sig" else info.name
+        raise unknown
+    return "utf-8" if name == "utf-8-sig" else name
+
+
+def _codec(encoding: str) -> str:
+    """Python's name of an encoding in which a text file may be, or ''."""
+    try:
+        name = codecs.lookup(encoding).name
+        if name.replace("_", "-") in _NOT_OF_FILES:
+            return ""
+        "".encode(encoding)  # refuses codecs that are none of text, such as hex
+    except (LookupError, ValueError):  # ValueError: a name with a NUL
+        return ""
+    return name
 
 
 def resolve(path: str, head: bytes, name: str) -> tuple[str, int]:
@@ -63,16 +77,35 @@ def resolve(path: str, head: bytes, name: str) -> tuple[str, int]:
         raise BadInputError(
             path, "is a parquet file by its first bytes", "Say --format parquet", reason="other format"
         )  # fmt: skip
-    if not marked and not name.startswith(("utf-16", "utf-32")) and (wide := _looks_wide(head)):
-        raise BadInputError(
-            path,
-            f"looks like {wide} without a byte-order mark: every other byte is NUL",
-            f"Say --encoding {wide}",
-            reason="other encoding",
-        )
-    if name in ("utf-16", "utf-32"):
-        return marked or f"{name}-le", len(mark)
-    return name, len(mark)
+    if not marked and head:
+        _check_width(path, head, name)
+    return marked if name in ("utf-16", "utf-32") and marked else name, len(mark)
+
+
+def _check_width(path: str, head: bytes, name: str) -> None:
+    """Raises BadInputError where a file without a byte-order mark has characters of other than the named width."""
+    wide = _looks_wide(head)
+    is_wide = name.startswith(("utf-16", "utf-32"))
+    if not is_wide and wide:
+        what, fix = f"looks like {wide} without a byte-order mark: many bytes are NUL", f"--encoding {wide}"
+    elif is_wide and head.isascii() and 0 not in head:
+        what, fix = f"is no {name}: it begins in plain ASCII", "--encoding utf-8"
+    elif name in ("utf-16", "utf-32"):
+        what = f"has no byte-order mark, which {name} needs"
+        fix = f"--encoding {wide}" if wide else f"--encoding {name}-le, or {name}-be"
+    else:
+        return
+    raise BadInputError(path, what, f"Say {fix}", reason="other encoding")
+
+
+def ends_lines_in_cr(head: bytes, name: str) -> bool:
+    """Whether lines end in CR alone, by a file's first bytes: they hold no LF, and a CR that none can follow."""
+    text = head.decode(name, "ignore")
+    return (
+        "\n" not in text
+        and "\0" not in text
+        and "\r" in (text[:-1] if len(head) >= HEAD - len(codecs.BOM_UTF32_LE) else text)
+    )
 
 
 def splits_at_newline_bytes(name: str) -> bool:
@@ -147,11 +180,22 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _looks_wide(head: bytes) -> str:
-    """'utf-16-le', 'utf-16-be' or '': Western text has a NUL in nearly every other byte there, and hardly elsewhere."""
-    pairs = len(head) // 2
+    """The encoding of wide characters that a text without a mark seems to be in, or ''.
+
+    In UTF-32 every character has two bytes of NUL. In UTF-16 Western text has one in nearly every other byte; alphabets
+    up to U+2000 have a low number there, and NUL beside blanks. Hardly any NUL is among the bytes between.
+    """
+    fours, pairs = len(head) // 4, len(head) // 2
     if pairs < 4:
         return ""
-    even, odd = head[0 : 2 * pairs : 2].count(0), head[1 : 2 * pairs : 2].count(0)
-    if odd > 0.6 * pairs and even < 0.1 * pairs:
-        return "utf-16-le"
-    return "utf-16-be" if even > 0.6 * pairs and odd < 0.1 * pairs else ""
+    by_place = [head[place : 4 * fours : 4].count(0) for place in range(4)]
+    if min(by_place[2:]) > 0.95 * fours and by_place[0] < 0.5 * fours:
+        return "utf-32-le"
+    if min(by_place[:2]) > 0.9 * fours and by_place[3] < 0.5 * fours:
+        return "utf-32-be"
+    for start, name in ((1, "utf-16-le"), (0, "utf-16-be")):
+        high, low = head[start : 2 * pairs : 2], head[1 - start : 2 * pairs : 2]
+        nuls, of_alphabet = high.count(0), sum(byte < 32 for byte in high)
+        if low.count(0) < 0.1 * pairs and (nuls > 0.6 * pairs or (nuls > 0.03 * pairs and of_alphabet > 0.8 * pairs)):
+            return name
+    return ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spanloom.settings.nearest import nearest
 from spanloom.tasks.compression import SUFFIXES
-from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
 
 FORMATS = {
     ".txt": "txt", ".text": "txt",
@@ -17,21 +17,34 @@ FORMATS = {
 """File name endings of the formats that are read; a compression's ending may follow."""
 
 
-def list_files(patterns: Sequence[str], report: ReadReport | None = None) -> list[str]:
+def list_files(patterns: Sequence[str], intake: Intake | None = None) -> list[str]:
     """The files that paths and globs (`~`, `*`, `?`, `[...]`, `**`) name: sorted by path, each file once.
 
     Raises BadInputError for a pattern without a file, naming what is near, for a folder, and for what is no
-    regular file.
+    regular file; unless bad input is skipped and there are other files.
     """
+    intake = intake or Intake(ReadReport())
     patterns = (patterns,) if isinstance(patterns, str) else patterns
     if not patterns:
         raise BadInputError("files", "no files are named", "Name paths or globs, such as --text 'corpus/*.txt'")
-    paths = sorted({path for pattern in patterns for path in _matches(pattern)})
+    for pattern in patterns:
+        _check_pattern(pattern)
+    paths: set[str] = set()
+    last: BadInputError | None = None
+    for pattern in patterns:
+        for match in _matches(pattern):
+            if isinstance(match, BadInputError):
+                last = match
+                intake.refuse(match)
+            else:
+                paths.add(match)
+    if not paths and last is not None:
+        raise last
     files: dict[str, str] = {}
-    for path in paths:
+    for path in sorted(paths):
         first = files.setdefault(os.path.realpath(path), path)
-        if first != path and report is not None:
-            report.note("same file", f"{path} is {first} under another name: read once")
+        if first != path:
+            intake.report.note("same file", f"{path} is {first} under another name: read once")
     return sorted(files.values())
 
 
@@ -56,36 +69,44 @@ def format_of(path: str, asked: str) -> str:
     )
 
 
-def _matches(pattern: str) -> list[str]:
+def _check_pattern(pattern: str) -> None:
+    """Raises BadInputError for what no setting can skip: it names no file of this machine."""
     if not pattern.strip():
         raise BadInputError("files", "one name is empty", "Name paths or globs (is a variable of the shell unset?)")
     if "://" in pattern:
         raise BadInputError(pattern, "remote paths are not read", "Copy the files to a local disk, or mount them")
+
+
+def _matches(pattern: str) -> list[str | BadInputError]:
+    """The files of a pattern, with an error in the place of each that cannot be read."""
     path = os.path.expanduser(pattern)
     if os.path.lexists(path):
-        return [_regular(path)]
-    found = glob.glob(path, recursive=True)
+        return [_irregular(path) or path]
+    found = sorted(glob.glob(path, recursive=True))
     files = [match for match in found if not os.path.isdir(match)]
     if not files:
-        raise BadInputError(pattern, *_why_nothing(path, found))
-    return [_regular(match) for match in files]
+        return [BadInputError(pattern, *_why_nothing(path, found), reason="nothing found")]
+    return [_irregular(match) or match for match in files]
 
 
-def _regular(path: str) -> str:
+def _irregular(path: str) -> BadInputError | None:
+    """Why a path is no file to read, or None."""
     if os.path.isdir(path):
         names = _names(path)
         some = f"it holds {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}" if names else "it is empty"
-        raise BadInputError(
+        return BadInputError(
             path, f"is a folder, not a file ({some})", f"Name its files: {os.path.join(path, '*.txt')!r}, or "
             f"{os.path.join(path, '**', '*.txt')!r} for folders below too", reason="folder",
         )  # fmt: skip
     if not os.path.exists(path):
-        raise BadInputError(
-            path, f"is a link to {os.readlink(path)!r}, which does not exist", "Mend or remove the link"
-        )
+        return BadInputError(
+            path, f"is a link to {os.readlink(path)!r}, which does not exist", "Mend or remove the link",
+            reason="broken link",
+        )  # fmt: skip
     if not os.path.isfile(path):
-        raise BadInputError(path, "is no regular file (files are read more than once)", "Save its content in a file")
-    return path
+        what = "is no regular file (files are read more than once)"
+        return BadInputError(path, what, "Save its content in a file", reason="no regular file")
+    return None
 
 
 def _why_nothing(path: str, folders: list[str]) -> tuple[str, str]:

@@ -1,11 +1,14 @@
-"""JSON lines: one object a line."""
+"""JSON lines: one object a line. Of a key that comes twice in an object the last value counts, as in Python."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from spanloom.tasks.read_report import BadInputError, Intake
+from spanloom.tasks.shown import shown
 from spanloom.tasks.text_lines import TextFile
+
+_LONG_NUMBER = 600  # digits, of which Python reads so many under any limit that it can be given
 
 
 def json_rows(file: TextFile, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -25,12 +28,22 @@ def json_rows(file: TextFile, intake: Intake) -> Iterator[tuple[int, dict[str, A
                     yield number, rows.pop()
 
 
+def _loads(line: str) -> Any:
+    """The line's value; a whole number of more digits than Python reads is kept as it is written, as text."""
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return json.loads(line, parse_int=lambda digits: int(digits) if len(digits) < _LONG_NUMBER else digits)
+
+
 def _parse(line: str, path: str, number: int, intake: Intake) -> dict[str, Any] | None:
     fix = ""
     try:
-        row = json.loads(line)
+        row = _loads(line)
     except (ValueError, RecursionError) as error:
-        what = f"broken JSON ({error}); the line begins {line[:60]!r}"
+        what = f"broken JSON ({error}); the line begins {shown(line)}"
         if number == 1 and line.strip() in ("{", "["):
             what = "the file is one JSON text over many lines, not one object a line"
             fix = "Rewrite it: jq -c '.[]' FILE > FILE.jsonl (for a list)"
@@ -40,6 +53,6 @@ def _parse(line: str, path: str, number: int, intake: Intake) -> dict[str, Any] 
         return row
     if isinstance(row, list) and number == 1:
         fix = "If the file is one list, rewrite it: jq -c '.[]' FILE > FILE.jsonl"
-    what = f"a JSON {type(row).__name__} where an object is expected: {line[:60]!r}"
+    what = f"a JSON {type(row).__name__} where an object is expected: {shown(line)}"
     intake.refuse(BadInputError(f"{path}:{number}", what, fix, reason="broken JSON"))
     return None

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spanloom.tasks import compression, templates
-from spanloom.tasks.read_report import BadInputError, Intake
+from spanloom.tasks.read_report import BadInputError, Intake, empty_file
+from spanloom.tasks.shown import shown
 
 _BATCH = 1024
 
@@ -22,7 +23,7 @@ def parquet_rows(path: str, wanted: Sequence[str], intake: Intake) -> Iterator[t
         raise BadInputError(path, f"a parquet file inside of {kind}", "Unpack it first", reason="archive")
     intake.report.files += 1
     if not os.path.getsize(path):
-        intake.report.skip("empty file", path)
+        intake.refuse(empty_file(path))
         return
     try:
         with pq.ParquetFile(path) as file:
@@ -48,6 +49,9 @@ def _columns(path: str, schema: pa.Schema, wanted: Sequence[str]) -> list[str]:
         if top not in schema.names:
             error = templates.missing(name, schema.names, "column")
             raise BadInputError(path, str(error), error.fix, reason="missing column")
+        if (count := schema.names.count(top)) > 1:
+            what = f"{count} columns are named {shown(top)}"
+            raise BadInputError(path, what, "Rename all but one", reason="columns of one name")
         columns.append(top)
     return columns
 

@@ -5,7 +5,7 @@ import os
 from spanloom.settings.task import PairFiles, TextFiles
 from spanloom.tasks.file_lists import list_files
 from spanloom.tasks.heldout import Split
-from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
 
 
 def files_of(source: TextFiles | PairFiles, split: Split, report: ReadReport) -> list[str]:
@@ -13,13 +13,13 @@ def files_of(source: TextFiles | PairFiles, split: Split, report: ReadReport) ->
 
     Raises BadInputError where files are not found or none is left.
     """
+    intake = Intake(report, source.errors)
     if not source.heldout_files:
-        return list_files(source.files, report)
-    heldout = list_files(source.heldout_files, report)
+        return list_files(source.files, intake)
     if split == "heldout":
-        return heldout
-    real = {os.path.realpath(path) for path in heldout}
-    files = list_files(source.files, report)
+        return list_files(source.heldout_files, intake)
+    real = {os.path.realpath(path) for path in list_files(source.heldout_files, Intake(ReadReport(), source.errors))}
+    files = list_files(source.files, intake)
     left = [path for path in files if os.path.realpath(path) not in real]
     if not left:
         raise BadInputError("files", "all of them are held-out files too", "Name others to train on")

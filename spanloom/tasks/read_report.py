@@ -30,6 +30,8 @@ class ReadReport:
 
     documents: int = 0
     """Documents, rows or pairs given out."""
+    noun: str = "document"
+    """What one of them is called: pairs have more than one text."""
     bytes: int = 0
     """Their text, in bytes of UTF-8."""
     files: int = 0
@@ -70,20 +72,22 @@ class ReadReport:
     def give(self, columns: _Texts) -> None:
         """Count documents that are given out: their texts in UTF-8, of each field as many."""
         self.documents += len(next(iter(columns.values())))
+        self.noun = "document" if len(columns) == 1 else "pair"
         for texts in columns.values():
             self.bytes += sum(map(len, texts))
             self.nul_characters += sum([text.count(0) for text in texts if 0 in text])
 
     def describe(self) -> str:
         """A few plain lines: documents, bytes, files, then what was skipped, mended or noticed."""
-        lines = [f"{self.documents:,} documents, {_size(self.bytes)} of text from {_plural(self.files, 'file')}"]
+        given = plural(self.documents, self.noun)
+        lines = [f"{given}, {_size(self.bytes)} of text from {plural(self.files, 'file')}"]
         if self.skipped:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.skipped.items()))
             lines.append(f"skipped: {reasons}")
         if self.replaced:
-            lines.append(f"replaced: {_plural(self.replaced, 'undecodable place')} by U+FFFD")
+            lines.append(f"replaced: {plural(self.replaced, 'undecodable place')} by U+FFFD")
         if self.nul_characters:
-            lines.append(f"kept: {_plural(self.nul_characters, 'NUL character')}")
+            lines.append(f"kept: {plural(self.nul_characters, 'NUL character')}")
         for kind, note in self.notes.items():
             more = self.more_notes.get(kind, 0)
             lines.append(f"note: {note}" + (f" (and {more:,} more like it)" if more else ""))
@@ -141,7 +145,13 @@ def _ended(sentence: str) -> str:
     return sentence if sentence.endswith((".", "?")) else sentence + "."
 
 
-def _plural(count: int, noun: str) -> str:
+def empty_file(path: str) -> BadInputError:
+    """The error for a file without a byte."""
+    return BadInputError(path, "the file is empty", "Get it again, or leave it out", reason="empty file")
+
+
+def plural(count: int, noun: str) -> str:
+    """'1 file', '2 files'."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 

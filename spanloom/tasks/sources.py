@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.settings.task import PairFiles, PythonDocs, Source
+from spanloom.settings.task import Errors, PairFiles, PythonDocs, Source
 from spanloom.tasks import python_docs
 from spanloom.tasks.documents import Documents
 from spanloom.tasks.file_lists import list_files
 from spanloom.tasks.heldout import Mask, Split, bound_for, bound_of, check_share, is_heldout
 from spanloom.tasks.pairs import read_pairs
 from spanloom.tasks.parts import files_of
-from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.read_report import BadInputError, Intake, ReadReport, plural
 from spanloom.tasks.text_files import read_texts
 
 _EDGE = 1 << 12
@@ -35,7 +35,7 @@ def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[
     is another share of the text.
     Raises BadInputError for bad input as `source.errors` says (strict: the first one, naming file and line or byte;
     skip: only counted; replace: undecodable bytes become U+FFFD and are counted, all else is as strict), and in any
-    mode where files are not found, or where all of them hold no example for training.
+    mode where there is no file at all, or no example for training.
     """
     check_share(source.heldout_share)
     if getattr(source, "heldout_files", ()):
@@ -43,10 +43,10 @@ def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[
             for documents in _read(source, split, report):
                 report.give(documents)
                 yield split, documents
+        if "train" in reports:
+            _check_any(source, reports["train"])
     else:
         yield from _divided(source, reports)
-    if "train" in reports:
-        _check_any(source, reports["train"])
 
 
 def read_examples(source: Source, split: Split, report: ReadReport) -> Iterator[dict[str, str]]:
@@ -71,6 +71,8 @@ def _divided(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tu
                     yield split, part
     train, heldout = both["train"], both["heldout"]
     heldout.files, heldout.file_bytes = train.files, train.file_bytes
+    if "train" in reports:
+        _check_any(source, train, heldout)
     if heldout.documents:
         _note_share(source, train, heldout, is_least=bound > bound_of(source.heldout_share))
 
@@ -78,15 +80,16 @@ def _divided(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tu
 def _note_share(source: Source, train: ReadReport, heldout: ReadReport, *, is_least: bool) -> None:
     """Says where the held-out part is another share of the text than was asked for."""
     share, of_text = source.heldout_share, heldout.bytes / (train.bytes + heldout.bytes)
-    total = train.documents + heldout.documents
+    total = plural(train.documents + heldout.documents, heldout.noun)
     if is_least:
-        why = f"none of the {total:,} documents fell into the share of {_percent(share)}, so the nearest one was taken"
+        why = f"none of the {total} fell into the share of {_percent(share)}, so the nearest one was taken"
     elif of_text > _FAR * share or of_text < share / _FAR:
-        why = f"{_percent(share)} was asked for, a share of the documents: they are few, or of very different lengths"
+        what = f"a share of the {heldout.noun}s: they are few, or of very different lengths"
+        why = f"{_percent(share)} was asked for, {what}"
     else:
         return
     by_line = ", or documents by line (--task.source.unit line)" if getattr(source, "unit", "") == "document" else ""
-    fix = f"another --heldout-share, or more and shorter documents{by_line}, come nearer"
+    fix = f"another {_SHARE}, or more and shorter {heldout.noun}s{by_line}, come nearer"
     heldout.note("held-out share", f"{_percent(of_text)} of the text is held out; {why}; {fix}")
 
 
@@ -125,15 +128,22 @@ def check_heldout(source: Source, train: ReadReport, heldout: ReadReport) -> Non
     if files:
         left = _left_out(heldout) or "its files are empty"
         raise BadInputError(", ".join(files), f"the held-out part has no document: {left}", "Name other held-out files")
-    total = train.documents
-    share = min(0.5, max(2 * source.heldout_share, 2 / total)) if total > 1 else 0
-    fix = f"Set a larger share (--heldout-share {share:.2g}) or name --heldout-files" if share else "Add documents, or"
-    raise BadInputError(
-        "held-out part",
-        f"none of the {total:,} documents fell into the held-out share of {source.heldout_share:g} "
-        "(documents of the same text, and pairs of the same inputs, stay together)",
-        f"{fix if share else 'Add documents'}; or train without a held-out part: --heldout-share 0",
-    )
+    if not bound_of(source.heldout_share):
+        raise BadInputError("held-out part", f"a share of {source.heldout_share:g} is none", f"Set {_SHARE} 0, or more")
+    # of two different texts one is held out whatever the share, see `bound_for`
+    raise BadInputError("held-out part", f"it is empty: {_all_one(train)}", _MORE_TEXT)
+
+
+_SHARE = "--task.source.heldout-share"  # the flag's full name, which every command has
+_MORE_TEXT = f"Add other text, name held-out files (--task.source.heldout-files), or train without: {_SHARE} 0"
+
+
+def _all_one(report: ReadReport) -> str:
+    """That one text is all there is, where it can be in one part alone."""
+    if report.documents == 1:
+        return f"there is 1 {report.noun} alone, which cannot be in both parts"
+    what = "are one and the same text" if report.noun == "document" else "have one and the same inputs"
+    return f"all {report.documents:,} {report.noun}s {what}, which cannot be in both parts"
 
 
 def source_bytes(source: Source, splits: Sequence[Split]) -> int:
@@ -153,14 +163,15 @@ def source_fingerprint(source: Source) -> str:
         digest.update(python_docs.fingerprint(python_docs.library_folder()).encode())
         return digest.hexdigest()
     for patterns in (source.files, source.heldout_files):
-        for path in list_files(patterns) if patterns else ():
-            digest.update(_file_identity(path))
+        for path in list_files(patterns, Intake(ReadReport(), source.errors)) if patterns else ():
+            digest.update(_file_identity(path, source.errors))
         digest.update(b"|")
     return digest.hexdigest()
 
 
-def _file_identity(path: str) -> bytes:
-    """A file's name without its folders, size, time of change, first and last bytes, hashed."""
+def _file_identity(path: str, errors: Errors) -> bytes:
+    """A file's name without its folders, size, time of change, first and last bytes, hashed; of one that cannot be
+    opened the name alone, where such files are skipped."""
     try:
         with open(path, "rb") as file:
             stat = os.fstat(file.fileno())
@@ -168,18 +179,33 @@ def _file_identity(path: str) -> bytes:
             file.seek(max(0, stat.st_size - _EDGE))
             tail = file.read(_EDGE)
     except OSError as error:
+        if errors == "skip":
+            return os.path.basename(path).encode()
         raise BadInputError(path, f"cannot be read: {error.strerror or error}", "Check its permissions") from error
     facts = f"{os.path.basename(path)!r} {stat.st_size} {stat.st_mtime_ns} ".encode()
     return hashlib.sha256(facts + hashlib.sha256(head).digest() + hashlib.sha256(tail).digest()).digest()
 
 
-def _check_any(source: Source, report: ReadReport) -> None:
-    if report.documents or isinstance(source, PythonDocs):
+def _check_any(source: Source, train: ReadReport, heldout: ReadReport | None = None) -> None:
+    """Raises BadInputError where nothing was read for training; `heldout` is given where it was read together."""
+    if train.documents or isinstance(source, PythonDocs):
         return
-    left = _left_out(report)
-    what = f"no document to train on in {report.files} file{'' if report.files == 1 else 's'}"
-    fix = "Check the files" if left else "The held-out part took all: lower --heldout-share"
-    raise BadInputError(", ".join(source.files), f"{what}{': ' if left else ''}{left}", fix)
+    what, fix = f"no document to train on in {plural(train.files, 'file')}", "Check the files"
+    if heldout is None or not heldout.documents:
+        why = _left_out(train) or f"{'it holds' if train.files == 1 else 'they hold'} no rows"
+    elif _is_one_text(source):
+        why, fix = _all_one(heldout), _MORE_TEXT
+    else:
+        why = f"the held-out part took all {plural(heldout.documents, heldout.noun)}"
+        fix = f"Lower {_SHARE} (0: none is held out)"
+    raise BadInputError(", ".join(source.files), f"{what}: {why}", fix)
+
+
+def _is_one_text(source: Source) -> bool:
+    """Whether all documents are of the same text (pairs: of the same inputs); read up to the first other one."""
+    texts = (text for documents in _read(source, "train", ReadReport()) for text in _deciding(documents))
+    first = next(texts, b"")
+    return all(text == first for text in texts)
 
 
 def _left_out(report: ReadReport) -> str:

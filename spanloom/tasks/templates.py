@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spanloom.settings.nearest import nearest
+from spanloom.tasks.shown import shown
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
+_NAME = 40  # characters of a name that is proposed
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 
@@ -91,10 +93,10 @@ def missing(name: str, names: Iterable[str], what: str = "field") -> FieldError:
     names = list(names)
     near = nearest(name, names, count=1, likeness=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "") or "none"
-    example = (near or names[:1] or ["NAME"])[0]
+    there = ", ".join(map(shown, names[:20])) + (", ..." if len(names) > 20 else "") or "none"
+    example = (near or [name for name in names if len(name) <= _NAME] or ["NAME"])[0]
     return FieldError(
-        f"no {what} {name!r}; the {what}s are {shown}{hint}",
+        f"no {what} {name!r}; the {what}s are {there}{hint}",
         f"Name one that exists (such as {example!r}) or a template such as '{{{example}}}'",
         f"missing {what} {name!r}",
     )
@@ -104,12 +106,17 @@ def _text(value: Any, name: str) -> str:
     if isinstance(value, str):
         return value
     kind = _kind(value)
-    fix = "Leave such rows out" if value is None else ""
-    if isinstance(value, bool | int | float):
+    if value is None:
+        fix = "Leave such rows out"
+    elif isinstance(value, bool | int | float):
         fix = f"To write it as text use the template '{{{name}}}'"
     elif isinstance(value, Mapping):
         inner = next(iter(value), "NAME")
         fix = f"Name a field inside, such as '{name}.{inner}'"
+    elif _is_list(value):
+        fix = f"Name one of its {len(value)}, from 0: '{name}.0'" if len(value) else "Leave such rows out"
+    else:
+        fix = "Write the column as strings (with pyarrow: column.cast('string'))"
     raise FieldError(f"field {name!r} is {kind}, not text", fix, f"field {name!r} is {_kind(value, brief=True)}")
 
 
@@ -123,10 +130,14 @@ def _kind(value: Any, *, brief: bool = False) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool | int | float):
-        return "a number" if brief else f"a number or boolean ({value!r})"
+        return "a number" if brief else f"a number or boolean ({shown(value)})"
     if isinstance(value, Mapping):
         return "an object"
-    return "a list" if isinstance(value, Sequence) and not isinstance(value, bytes) else f"{type(value).__name__}"
+    return "a list" if _is_list(value) else f"of type {type(value).__name__}"
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _unescape(text: str) -> str:

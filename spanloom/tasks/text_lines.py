@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from spanloom.tasks import compression, encodings
 from spanloom.tasks.blank import is_blank, is_blank_utf8
-from spanloom.tasks.read_report import BadInputError, Intake
+from spanloom.tasks.read_report import BadInputError, Intake, empty_file
 
 _LONG = 500  # bytes of a line
 
@@ -43,7 +43,10 @@ class TextFile:
     """One open text file: its blocks of lines, and how they are decoded."""
 
     def __init__(self, path: str, intake: Intake, block_size: int = compression.BLOCK) -> None:
-        """Looks at the file's first bytes. Raises BadInputError where they contradict the settings."""
+        """Looks at the file's first bytes. Raises BadInputError where there are none, or they contradict the settings.
+
+        (Under errors=skip an empty file is counted, and has no lines.)
+        """
         self.path = path
         self._intake = intake
         self._mixed = False
@@ -51,19 +54,23 @@ class TextFile:
         kind = compression.compression_of(path, intake.report)
         self._pieces = compression.blocks(path, kind, block_size, intake.report)
         head, self._damage = self._first_bytes()
+        if kind:
+            compression.check_inner(path, kind, head)
         self.is_empty = not head and self._damage is None
         self._of_what = "decompressed text" if kind else "file"
-        self.encoding, mark = encodings.resolve(path, head[: encodings.HEAD], encodings.codec_name(intake.encoding))
+        beginning = head[: encodings.HEAD]
+        self.encoding, mark = encodings.resolve(path, beginning, encodings.codec_name(intake.encoding))
         self._head, self._offset = head[mark:], mark
+        self._ends_in_cr = encodings.ends_lines_in_cr(beginning[mark:], self.encoding)
+        if self._ends_in_cr:
+            intake.report.note("line ends", f"{path}: lines end in CR alone, as on an old Mac; they are split there")
         intake.report.files += 1
         if self.is_empty:
-            intake.report.skip("empty file", path)
+            intake.refuse(empty_file(path))
 
     def line_blocks(self) -> Iterator[LineBlock]:
         """The file's lines, some at a time. An unfinished line before damage in a compressed file is left out."""
-        pieces = self._all_pieces()
-        if not encodings.splits_at_newline_bytes(self.encoding):
-            pieces = self._transcoded(pieces)
+        pieces = self._plain_pieces()
         rest = bytearray()  # the beginning of an unfinished line, in one buffer that grows: it may be 200 MB long
         line, offset = 1, self._offset
         for piece in pieces:
@@ -84,9 +91,7 @@ class TextFile:
 
     def whole(self) -> str | None:
         """The whole file as one text, line ends made LF; None if it is refused."""
-        pieces = self._all_pieces()
-        if not encodings.splits_at_newline_bytes(self.encoding):
-            pieces = self._transcoded(pieces)
+        pieces = self._plain_pieces()
         text = self.decode(b"".join(pieces), 1, self._offset)
         return text if text is None else text.replace("\r\n", "\n")
 
@@ -185,6 +190,13 @@ class TextFile:
         except BadInputError as error:
             return head, error
         return head, None
+
+    def _plain_pieces(self) -> Iterator[bytes]:
+        """The file in an encoding in which a newline is the byte 10, and ends every line but perhaps the last."""
+        pieces = self._all_pieces()
+        if not encodings.splits_at_newline_bytes(self.encoding):
+            pieces = self._transcoded(pieces)
+        return (piece.replace(b"\r", b"\n") for piece in pieces) if self._ends_in_cr else pieces
 
     def _all_pieces(self) -> Iterator[bytes]:
         if self._head:

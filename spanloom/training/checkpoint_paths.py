@@ -134,7 +134,7 @@ def heldout_loss(path: Path) -> float | None:
         if loss is None and (path / HELDOUT).exists():
             loss = json.loads((path / HELDOUT).read_text())["heldout_loss"]
         return None if loss is None else float(loss)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None  # damaged: not the best of anything, and said when it is read
 
 

@@ -162,7 +162,7 @@ class CheckpointWriter:
         partial = self._directory / f"{facts.step}{PARTIAL}"
         params, optimizer = flatten(state.params), flatten(state.opt_state)
         try:
-            partial.mkdir()
+            partial.mkdir(parents=True)  # somebody may have removed the run directory
             whole = to_data(facts, {"params": params, "optimizer": optimizer})
             (partial / FACTS).write_text(json.dumps(whole, indent=1))
             for name, content in self._vocabulary_files.items():
@@ -199,6 +199,7 @@ class CheckpointWriter:
     def _finish(self, partial: Path, step: int, started: float) -> None:
         try:
             self._orbax.wait_until_finished()
+            (partial / FACTS).stat()  # Orbax makes its folder anew where all was removed under it
             size = seal(partial)
             partial.rename(self._directory / str(step))
             sync_directory(self._directory)

@@ -9,7 +9,7 @@ from typing import Any
 
 from spanloom.settings import vocabulary as vocabulary_settings
 from spanloom.settings.run import Run
-from spanloom.settings.run_layout import FACTS, VOCABULARY
+from spanloom.settings.run_layout import CHECKPOINTS, FACTS, VOCABULARY
 from spanloom.settings.serialize import SettingsError, from_json, to_json
 from spanloom.training.checkpoint_paths import CheckpointError, damaged, heldout_loss
 from spanloom.vocabularies.build import build as build_vocabulary
@@ -17,6 +17,8 @@ from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
 
 FORMAT = 1
 _NEEDED = {"run": dict, "machine": dict, "step": int, "position": dict, "arrays": dict}
+_LOSS = float | int | None
+_OTHERS: dict[str, Any] = {"content": dict, "loss": _LOSS, "heldout_loss": _LOSS, "started_from": str | None}
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,13 @@ def read_facts_and_arrays(path: Path) -> tuple[Facts, dict[str, Any]]:
             f"{path} is in checkpoint format {whole['format']}, and this version of Spanloom reads {FORMAT}: "
             f"use the version that wrote it ({machine.get('spanloom', 'unknown')})"
         )
-    for name, kind in _NEEDED.items():
+    for name, kind in (_NEEDED | {name: kind for name, kind in _OTHERS.items() if name in whole}).items():
         if not isinstance(whole.get(name), kind):
             raise damaged(path, f"{path / FACTS} is not what was written: {name} is missing or of another kind")
+    if not isinstance(whole["position"].get("examples"), int):
+        raise damaged(path, f"{path / FACTS} is not what was written: position has no examples")
+    if path.parent.name == CHECKPOINTS and path.name.isdecimal() and path.name != str(whole["step"]):
+        raise damaged(path, f"{path / FACTS} is that of step {whole['step']}: was the folder renamed?")
     try:
         run = from_json(whole["run"])
     except SettingsError as error:

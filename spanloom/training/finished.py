@@ -12,12 +12,13 @@ from spanloom import __version__
 from spanloom.conversion.trained_model import TrainedModel
 from spanloom.evaluation.measure import measure
 from spanloom.evaluation.results import Results, key_of, read_results, write_results
-from spanloom.pipeline.data import Data, open_data
+from spanloom.pipeline.data import Data, data_of, store_directories
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
 from spanloom.training.facts import read_facts, vocabulary_of
 from spanloom.training.integrity import fingerprint
 from spanloom.training.loggers import METRICS_FILE, MetricsFile
+from spanloom.training.same_data import stores_learnt_from
 
 RESULTS_FILE = "results.json"
 
@@ -26,12 +27,14 @@ def results_of(run: Run, directory: Path, checkpoint: Path, model: Callable[[], 
     """Results of `checkpoint`, the last of the run in `directory`, whose lock must be held; their text may say that
     there are none, and why.
 
+    They are measured on the stores that the run learnt from, whatever became of the text since, and none is built.
     `model` reads the checkpoint; it is not called while checkpoint, data and settings are what was measured before.
     """
     facts = read_facts(checkpoint)
-    data = open_data(run, directory, vocabulary=vocabulary_of(checkpoint, facts), warn=lambda text: None)  # said before
-    if facts.content and data.content != facts.content:
-        return Results("the text has changed since the run learnt from it, so nothing is measured on it")
+    stores = stores_learnt_from(facts, run, directory)
+    if stores.keys() != store_directories(run.task, directory).keys():
+        return Results("the stores no longer hold the text that the run learnt from, so nothing is measured on them")
+    data = data_of(run, stores, vocabulary_of(checkpoint, facts))
     if data.heldout is None:
         return Results("nothing was held out of training, so there is nothing to measure the model on")
     path, key = directory / RESULTS_FILE, _key(run, checkpoint, data)

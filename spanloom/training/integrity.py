@@ -64,9 +64,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
         text = json.dumps(files, indent=1, sort_keys=True)
         if zlib.crc32(text.encode()) != whole["crc32"]:
             raise DamagedError(f"{path} holds other bytes than were written (CRC-32 differs)")
+        if not all(type(entry[name]) is int for entry in files.values() for name in ("bytes", "crc32")):
+            raise TypeError("sizes and sums are whole numbers")
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DamagedError(f"{path} is not the list of files that was written") from None
     return files
 

@@ -1,10 +1,11 @@
 """What a run writes while it trains: metrics.jsonl, the source of truth, and TensorBoard's event files beside it."""
 
+import contextlib
 import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -92,7 +93,7 @@ def cut_back(path: Path, step: int) -> set[tuple[str, Any]]:
             file.flush()
         file.truncate(start + len(content))
         os.fsync(file.fileno())
-    return {key for key, line in kept.items() if json.loads(line)["step"] == step}
+    return {key for key, line in kept.items() if _key(line) == (*key, step)}
 
 
 def _tail(file: BinaryIO, step: int) -> tuple[int, bytes]:
@@ -117,11 +118,25 @@ def _tail(file: BinaryIO, step: int) -> tuple[int, bytes]:
 
 def _key(line: bytes) -> tuple[str, Any, int] | None:
     """(kind, task, step) of a line; None for one torn by a kill, which came after the last checkpoint."""
+    event = _event(line)
+    return (event["kind"], event.get("task"), event["step"]) if event else None
+
+
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """The events of a metrics.jsonl, but for damaged lines; none if there is no such file."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        yield from filter(None, map(_event, file))
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """The event of a line; None for one that no logger wrote, or not to its end."""
     try:
         event = json.loads(line)
-        return event["kind"], event.get("task"), int(event["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError):
         return None
+    if not isinstance(event, dict) or type(event.get("step")) is not int:
+        return None
+    return event if isinstance(event.get("kind"), str) and isinstance(event.get("task", ""), str) else None
 
 
 class TensorBoard:

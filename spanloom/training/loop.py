@@ -29,13 +29,24 @@ from spanloom.training.first_loss import FirstLoss
 from spanloom.training.fits import available_memory, check_fits, check_heldout_fits
 from spanloom.training.lock import directory_lock
 from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile, TensorBoard
+from spanloom.training.lost import refuse_lost
 from spanloom.training.machine import describe_machine, differences, measured_peak
 from spanloom.training.memory import return_freed_memory
 from spanloom.training.progress import Display, make_display
 from spanloom.training.recorder import Recorder, Speeds, count_tokens
-from spanloom.training.run_file import write_run
+from spanloom.training.run_file import restore_run, write_run
 from spanloom.training.same_data import changed_parts, refuse_changed_text, vocabulary_for
-from spanloom.training.say import saved_sayer, say_best, say_data, say_first_loss, say_heldout, say_model, say_resume
+from spanloom.training.say import (
+    saved_sayer,
+    say_best,
+    say_data,
+    say_first_loss,
+    say_heldout,
+    say_model,
+    say_resume,
+    say_schedule,
+    say_stopped,
+)
 from spanloom.training.signals import Stopped, stop_signals
 from spanloom.training.start import find_start, load_start
 from spanloom.training.state import TrainState, fresh_state
@@ -69,6 +80,8 @@ def train(
 
         # ---- What can be refused without reading data or weights is refused now --------------------------------------
         checkpoint = latest(directory)
+        if checkpoint is None:
+            refuse_lost(directory)
         specs = declare(run.model)
         optimizer = build_optimizer(run.optimizer, run.schedule, specs)
         found = find_start(run) if run.start and not checkpoint else None
@@ -90,6 +103,7 @@ def train(
         )
         say_data(display, run, data)
         say_model(display, run, num_params(specs))
+        say_schedule(display, run)
         say_best(display, run, data)
 
         # ---- Restore, in this order ----------------------------------------------------------------------------------
@@ -228,15 +242,14 @@ def train(
                     started_from=run.start,
                     content=content,
                 )
+                restore_run(run, directory)
                 writer.save(state, facts)
 
             if stopping:
                 break
 
         # Leaving the block waits for the last save; a signal may come until then.
-    if step is None:  # `Stopped` led here: the signal came before there was anything new to save
-        display.say("stopped before the first step; the same command begins again where this one was")
+    if step is None or stop.requested:  # None: `Stopped` led here, before there was anything new to save
+        say_stopped(display, step, latest(directory))
         return False
-    if stop.requested:
-        display.say(f"stopped after step {step:,}, which is saved; the same command goes on")
-    return step >= run.steps and not stop.requested
+    return step >= run.steps

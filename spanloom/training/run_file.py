@@ -13,3 +13,13 @@ def write_run(run: Run, directory: Path) -> None:
     """Writes the run into the run directory, whole or not at all. Raises StorageError if the disk is full."""
     text = json.dumps(to_json(run), indent=1) + "\n"
     write_file(directory / RUN_FILE, lambda file: file.write(text.encode()))
+
+
+def restore_run(run: Run, directory: Path) -> None:
+    """Writes the run again if its file is gone: a checkpoint without it is no run that could go on.
+
+    The whole directory may have been removed while the run trained, and is made anew.
+    """
+    if not (directory / RUN_FILE).exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        write_run(run, directory)

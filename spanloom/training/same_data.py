@@ -59,15 +59,20 @@ def refuse_changed_text(checkpoint: Path, facts: Facts, run: Run, directory: Pat
     """
     if _asked_for(facts, run) or within(TEXT, accepted):
         return
+    changed = changed_texts(run.task, stores_learnt_from(facts, run, directory))
+    if changed:
+        raise _refusal(checkpoint, [part for part in PARTS if part in changed], PUT_BACK)
+
+
+def stores_learnt_from(facts: Facts, run: Run, directory: Path) -> dict[Split, Store]:
+    """Those stores in the run directory that still hold what the checkpoint learnt from. Nothing is written."""
     stores: dict[Split, Store] = {}
     for split, place in store_directories(run.task, directory).items():
         with contextlib.suppress(FileNotFoundError, DamagedStoreError, KeyError, TypeError):
             store = open_store(place)
             if store.content == facts.content.get(split):
                 stores[split] = store
-    changed = changed_texts(run.task, stores)
-    if changed:
-        raise _refusal(checkpoint, [part for part in PARTS if part in changed], PUT_BACK)
+    return stores
 
 
 def changed_parts(checkpoint: Path, facts: Facts, run: Run, data: Data, accepted: Collection[str]) -> list[str]:

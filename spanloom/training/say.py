@@ -9,6 +9,7 @@ from spanloom.pipeline.data import PARTS, Data
 from spanloom.settings.compare import changes, within
 from spanloom.settings.kinds import kind_name
 from spanloom.settings.objectives import FullLM, Supervised
+from spanloom.settings.optimizer import WSD, Cosine, Linear
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.settings.vocabulary import Bytes
@@ -82,6 +83,17 @@ def say_model(display: Display, run: Run, parameters: int) -> None:
     )
 
 
+def say_schedule(display: Display, run: Run) -> None:
+    """That the learning rate is at its end before the run is."""
+    schedule = run.schedule
+    if isinstance(schedule, Linear | Cosine | WSD) and schedule.decay_steps and schedule.decay_steps < run.steps:
+        display.say(
+            f"schedule: it ends at step {schedule.decay_steps:,} of {run.steps:,}; from there on the learning rate "
+            f"stays at {run.optimizer.learning_rate * schedule.end_factor:g}. To lower it over all steps: "
+            f"--schedule.decay-steps {run.steps} (in a run that has begun with --accept-change schedule.decay_steps)"
+        )
+
+
 def say_best(display: Display, run: Run, data: Data) -> None:
     """That hardly a checkpoint can be the best, if none but the last has a held-out loss of its own."""
     every, measured = run.checkpoint.every, run.eval.every
@@ -112,6 +124,16 @@ def say_resume(display: Display, facts: Facts, run: Run, parts: list[str], diffe
             "the checkpoint was written elsewhere, so losses may differ in the last bits (the data do not):\n  "
             + "\n  ".join(differing)
         )
+
+
+def say_stopped(display: Display, step: int | None, checkpoint: Path | None) -> None:
+    """That the run stopped after `step`, or with nothing new to save (None) beyond its last checkpoint, if any."""
+    if step is not None:
+        display.say(f"stopped after step {step:,}, which is saved; the same command goes on")
+    elif checkpoint is not None:
+        display.say(f"stopped with nothing new since step {int(checkpoint.name):,}; the same command goes on")
+    else:
+        display.say("stopped before the first step; the same command begins again where this one was")
 
 
 def say_first_loss(display: Display, first: FirstLoss) -> None:

@@ -44,6 +44,12 @@ def test_a_rewritten_text_stops_a_run_until_it_is_accepted_or_forked(tmp_path, c
     write_text(text, seed=1)
     capsys.readouterr()
     go_on = ["train", str(out), "--steps", "4"]
+    stores = files_of(out / "stores")
+    for words in ([], ["--task.source.heldout-share", "0.3"]):
+        assert main(["cache", str(out), *words]) == 1
+        said = capsys.readouterr().err
+        assert "none is built over them" in said and "--accept-change task.source" in said
+        assert files_of(out / "stores") == stores
     assert main(go_on) == 1
     captured = capsys.readouterr().err
     assert "the training text and the held-out text changed" in captured
@@ -58,6 +64,10 @@ def test_a_rewritten_text_stops_a_run_until_it_is_accepted_or_forked(tmp_path, c
     assert main(["train", str(out), "--steps", "5"]) == 0
 
 
+def files_of(directory):
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
 @pytest.mark.parametrize("results", [False, True])
 def test_a_vocabulary_that_is_gone_is_in_the_checkpoint(tmp_path, capsys, results):
     text, model, out = write_text(tmp_path / "a.txt"), write_vocabulary(tmp_path / "my.model"), tmp_path / "run"
@@ -65,6 +75,9 @@ def test_a_vocabulary_that_is_gone_is_in_the_checkpoint(tmp_path, capsys, result
     shown = ["--after.baselines", "True", "--after.fills", "1"] if results else []
     assert main([*argv, "--steps", "2", *TINY, *shown]) == 0
     model.unlink()
+    stores = files_of(out / "stores")
+    assert main(["cache", str(out)]) == 0, capsys.readouterr().err
+    assert files_of(out / "stores") == stores
     assert main(["train", str(out), "--steps", "4"]) == 0, capsys.readouterr().err
     assert [step for kind, step in losses(out) if kind == "train"] == [1, 2, 3, 4]
     write_vocabulary(model, 30)

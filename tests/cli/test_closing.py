@@ -11,6 +11,7 @@ from tiny_training import WORDS, tiny_run, write_text
 
 from spanloom.cli.closing import close_run
 from spanloom.cli.main import main
+from spanloom.pipeline.data import open_data
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.optimizer import Linear
 from spanloom.settings.run import After, Checkpoints, Evaluation
@@ -136,14 +137,32 @@ def test_damaged_metrics_are_measured_anew(finished, capsys, tmp_path, line):
     assert close(run, copy, capsys).partition("what to try next")[0] == first.partition("what to try next")[0]
 
 
-def test_text_that_changed_since_is_not_measured_as_if_it_were_the_runs(tmp_path, capsys):
+def test_what_became_of_the_text_since_is_nothing_to_a_finished_run(tmp_path, capsys):
     text = write_text(tmp_path / "a.txt")
     run = replace(tiny_run(text, 2), after=AFTER).resolve()
-    assert train(run, tmp_path / "run")
-    with (tmp_path / "a.txt").open("a") as file:
-        file.write("one line more\n" * 50)
-    said = close(run, tmp_path / "run", capsys)
-    assert "the text has changed since the run learnt from it" in said and "bigram" not in said
+    directory = tmp_path / "run"
+    assert train(run, directory)
+    first, stores = close(run, directory, capsys), files_of(directory / "stores")
+    assert "bigram" in first
+    for change in (lambda: write_text(text, seed=1), lambda: text.write_bytes(b"\xff"), text.unlink):
+        change()
+        (directory / RESULTS_FILE).unlink()
+        assert close(run, directory, capsys) == first
+        assert files_of(directory / "stores") == stores
+    write_text(text, seed=1)
+    open_data(run, directory)
+    stores = files_of(directory / "stores")
+    said = close(replace(run, after=replace(AFTER, export=True)), directory, capsys)
+    assert "the stores no longer hold the text that the run learnt from" in said and "bigram" not in said
+    assert "parity: weights equal" in said
+    assert files_of(directory / "stores") == stores
+    shutil.rmtree(directory / "stores")
+    assert "nothing is measured" in close(run, directory, capsys)
+    assert not (directory / "stores").exists()
+
+
+def files_of(directory):
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_a_longer_run_is_offered_where_the_schedule_allows_it(finished, calls, capsys):

@@ -16,7 +16,8 @@ from spanloom.recipes.quickstart import recipe as quickstart
 from spanloom.settings.compare import ChangedSettingsError
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.vocabulary import SentencePiece
-from spanloom.training.checkpoint_paths import latest
+from spanloom.training.checkpoint_paths import CheckpointError, latest
+from spanloom.training.facts import Facts, to_data
 from spanloom.training.integrity import seal
 from spanloom.training.lock import DirectoryInUseError, directory_lock
 from spanloom.training.run_file import write_run
@@ -29,11 +30,16 @@ RUN = quickstart().resolve()
 def begin(directory, step=None):
     prepare(RUN, directory, command=["spanloom", "train", "quickstart"])
     if step is not None:
-        checkpoint = directory / "checkpoints" / str(step)
-        checkpoint.mkdir(parents=True)
-        (checkpoint / "checkpoint.json").write_text("{}")
-        seal(checkpoint)
+        save(directory, step)
     return directory
+
+
+def save(directory, step, run=RUN):
+    checkpoint = directory / "checkpoints" / str(step)
+    checkpoint.mkdir(parents=True)
+    facts = Facts(step=step, position={"examples": 0}, run=run, machine={})
+    (checkpoint / "checkpoint.json").write_text(json.dumps(to_data(facts, {})))
+    seal(checkpoint)
 
 
 def test_beginning_writes_what_was_decided(tmp_path):
@@ -97,9 +103,27 @@ def test_fork(tmp_path):
     assert (old / "run.json").read_bytes() == before
     entry = json.loads((new / "commands.jsonl").read_text())
     assert entry["forked_from"] == str((old / "checkpoints" / "7").resolve())
-    write_run(start.run, new)
+
+
+def test_the_command_of_a_fork_goes_on_with_it_however_far_its_run_has_come(tmp_path):
+    old, new = begin(tmp_path / "old", 7), tmp_path / "new"
+    run = replace(RUN, seed=1, steps=12)
+    for step in (20, 30):  # the second time the loop has begun
+        start = prepare(run, old, command=[], fork=new)
+        assert (start.directory, start.step, start.run) == (new, 7, replace(run, out=str(new)))
+        assert set(start.accepted) >= {"task", "seed"}
+        save(old, step)
+        if step == 30:
+            write_run(start.run, new)
+    assert (start.step, latest(new).name) == (7, "7")
+    start = prepare(run, old, command=[], fork=new)
+    assert (start.directory, start.step, start.changed) == (new, 7, ())
+    save(new, 9, start.run)
+    assert prepare(run, old, command=[], fork=new).step == 9
+    with pytest.raises(ChangedSettingsError, match=r"new: (.|\n)*seed +1 +-> +2"):
+        prepare(replace(run, seed=2), old, command=[], fork=new)
     with pytest.raises(CommandError, match="there is a run in it already"):
-        prepare(replace(RUN, seed=1), old, command=[], fork=new)
+        prepare(RUN, begin(tmp_path / "elsewhere", 3), command=[], fork=new)
 
 
 def test_a_fork_that_failed_on_its_data_is_no_run_yet(tmp_path):
@@ -108,11 +132,8 @@ def test_a_fork_that_failed_on_its_data_is_no_run_yet(tmp_path):
     assert not (new / "run.json").exists()
     prepare(replace(RUN, seed=2), old, command=[], fork=new)
     assert latest(new) == new / "checkpoints" / "7"
-    begin(tmp_path / "elsewhere", 7)
-    (tmp_path / "elsewhere" / "checkpoints" / "7" / "checkpoint.json").write_text("{ }")
-    seal(tmp_path / "elsewhere" / "checkpoints" / "7")
     with pytest.raises(CommandError, match="there is a run in it already"):
-        prepare(RUN, tmp_path / "elsewhere", command=[], fork=new)
+        prepare(RUN, begin(tmp_path / "elsewhere", 7), command=[], fork=new)
 
 
 @pytest.mark.parametrize("fork", [False, True])
@@ -193,12 +214,71 @@ def test_a_failed_write_leaves_the_old_run_as_it_was(tmp_path, monkeypatch):
 def test_a_fork_killed_halfway_never_begins_from_nothing(tmp_path, monkeypatch):
     old, new = begin(tmp_path / "old", 7), tmp_path / "new"
     with monkeypatch.context() as patch:
-        patch.setattr(run_directory, "_write", fail)
+        patch.setattr(run_directory, "copy_checkpoint", fail)
         with pytest.raises(OSError, match="killed"):
             prepare(RUN, old, command=[], fork=new)
-    with pytest.raises(CommandError, match=r"no run\.json.*--fork again"):
+    with pytest.raises(CommandError, match=r"without a checkpoint.*--fork again"):
         prepare(RUN, new, command=[])
     assert prepare(RUN, old, command=[], fork=new).step == 7
+    with pytest.raises(CommandError, match=r"no run\.json.*--fork again"):
+        prepare(RUN, new, command=[])
+
+
+def test_what_a_run_was_trained_with_is_what_its_checkpoint_says(tmp_path):
+    out = begin(tmp_path, 7)
+    write_run(replace(RUN, seed=1), out)  # as an editor would
+    with pytest.raises(ChangedSettingsError, match=r"seed +0 +-> +1(.|\n)*run\.json is not what(.|\n)*checkpoints/7"):
+        prepare(replace(RUN, seed=1), out, command=[])
+    assert prepare(RUN, out, command=[]).step == 7  # the recipe still says what it was
+    write_run(replace(RUN, model=replace(RUN.model, d_kv=65)), out)
+    with pytest.raises(
+        ChangedSettingsError, match=r"weights (.|\n)*model\.d_kv +64 +-> +65(.|\n)*run\.json is not what"
+    ):
+        prepare(read_run(out), out, command=[])
+    write_run(replace(RUN, batch_size=-4), out)
+    with pytest.raises(SettingsError, match=r"run\.json: batch_size is -4"):
+        read_run(out)
+
+
+def test_an_accepted_change_stays_accepted_until_it_is_trained_with_and_another_does_not(tmp_path):
+    out, other = begin(tmp_path, 7), replace(RUN, seed=1)
+    write_run(prepare(other, out, command=[], accepted=["seed"]).run, out)
+    assert prepare(other, out, command=[]).accepted == ("seed",)
+    with pytest.raises(ChangedSettingsError, match=r"seed +0 +-> +2"):
+        prepare(replace(RUN, seed=2), out, command=[])
+    save(out, 9, other)
+    with pytest.raises(ChangedSettingsError, match=r"seed +1 +-> +0"):
+        prepare(RUN, out, command=[])
+
+
+def test_a_folder_that_is_no_checkpoint_of_its_name_is_refused_by_name(tmp_path):
+    out = begin(tmp_path, 7)
+    (out / "checkpoints" / "99").mkdir()
+    with pytest.raises(CheckpointError, match=r"checkpoints/99 is damaged.*step 7, is whole.*mv "):
+        prepare(RUN, out, command=[])
+
+
+def test_nothing_is_begun_over_the_metrics_of_lost_checkpoints(tmp_path):
+    out = begin(tmp_path)
+    (out / "metrics.jsonl").write_text('{"kind": "train", "step": 3}\n')
+    before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    with pytest.raises(CheckpointError, match=r"has trained 3 steps.*checkpoints is missing"):
+        prepare(replace(RUN, seed=1), out, command=[])
+    assert {path: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    (out / "checkpoints").mkdir()  # a run that was killed before its first checkpoint
+    assert prepare(replace(RUN, seed=1), out, command=[]).changed == ()
+    (out / "metrics.jsonl").write_text(f'{{"kind": "train", "step": {2 * RUN.checkpoint.every + 1}}}\n')
+    with pytest.raises(CheckpointError, match="holds none"):
+        prepare(RUN, out, command=[])
+
+
+@pytest.mark.parametrize(
+    "line", [b"[" * 100_000, b"[]", b"7", b'{"step": 7, "accepted": 3, "forked_from": []}', b"\xff"]
+)
+def test_damaged_lines_of_commands_are_passed_over(tmp_path, line):
+    out = begin(tmp_path, 7)
+    (out / "commands.jsonl").write_bytes(line + b"\n")
+    assert prepare(RUN, out, command=[]).accepted == ()
 
 
 def fail(*_: object, **__: object) -> None:

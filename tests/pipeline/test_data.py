@@ -163,16 +163,21 @@ def test_too_little_text_is_refused_with_both_numbers(tmp_path, write_texts):
 
 
 def test_no_text_at_all_is_refused(tmp_path, write_texts):
-    refuse(tiny_run(text_task(write_texts(["", ""]), heldout_share=0)), tmp_path, "text|document|empty")
+    task = text_task(write_texts(["", ""]), heldout_share=0)
+    refuse(tiny_run(task), tmp_path, r"corpus\.jsonl: no document to train on in 1 file: 2 empty.*Check the files")
     task = pair_task(write_texts([], "empty.jsonl"))
-    refuse(tiny_run(task), tmp_path, "empty")
+    refuse(tiny_run(task), tmp_path, r"empty\.jsonl: the file is empty\. Get it again, or leave it out")
 
 
 def test_an_empty_held_out_part_is_refused_with_the_ways_on(tmp_path, write_texts):
     held_out = write_texts([""], "held.jsonl")
     task = text_task(write_texts(sentences(50)))
     source = replace(task.source, heldout_files=(held_out,))
-    refuse(tiny_run(replace(task, source=source)), tmp_path, "held-out|empty")
+    refuse(
+        tiny_run(replace(task, source=source)),
+        tmp_path,
+        r"held\.jsonl: the held-out part has no document: 1 empty.*other held-out files",
+    )
 
 
 def test_without_a_held_out_part(tmp_path, write_texts):
@@ -188,7 +193,7 @@ def test_a_vocabulary_larger_than_the_embedding_is_refused(tmp_path, write_texts
 
 def test_more_spans_than_sentinels_are_refused_before_anything_is_built(tmp_path, write_texts):
     task = text_task(write_texts(sentences(50)), vocabulary=Bytes(sentinels="google"), inputs_length=512)
-    refuse(tiny_run(task), tmp_path, "sentinel")
+    refuse(tiny_run(task), tmp_path, "17 spans .* the vocabulary has 11 sentinels: use a mean_span_length")
     assert not (tmp_path / "stores").exists()
 
 

@@ -26,7 +26,7 @@ def test_draws_are_those_of_any_split():
             np.testing.assert_array_equal(part, all_of_it[first : first + count])
 
 
-def test_a_far_position_costs_no_more():
+def test_a_position_far_away_is_found_without_counting_up_to_it():
     epochs, examples = TrainingOrder(1000, 0, "task").draws(10**15, 4)
     assert epochs.tolist() == [10**12] * 4
     assert len(set(examples.tolist())) == 4

@@ -1,14 +1,17 @@
 import ast
+import re
 import subprocess
 import sys
 
 import pytest
 
 from spanloom.cli.recipe import find
+from spanloom.model.flops import train_flops
 from spanloom.model.sizes import named
 from spanloom.recipes import shipped, summary
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import from_json, to_json
+from spanloom.tasks.span_lengths import span_lengths
 
 pytestmark = pytest.mark.short
 
@@ -49,3 +52,15 @@ def test_recipes_import_nothing_heavy(name):
 def test_every_parameter_has_a_type_and_a_meaning(name):
     for parameter in find(name).parameters:
         assert parameter.help, f"{name}: {parameter.name} is not described under Args:"
+
+
+@pytest.mark.parametrize("name", ["byt5_small", "t5_1_1_base", "pretrain"])
+def test_the_cost_that_a_recipe_states_is_that_of_its_matrix_products(name):
+    doc = ast.get_docstring(ast.parse(shipped()[name].read_text()))
+    step, whole = (float(number) for number in re.findall(r"\d\.\de\d+", doc))
+    run = find(name).make(**NEEDED[name])
+    objective = run.task.objective
+    lengths = span_lengths(objective.inputs_length, objective.noise_density, objective.mean_span_length)
+    flops = train_flops(run.model, run.batch_size, lengths.inputs_length, lengths.targets_length)
+    assert step == pytest.approx(flops, rel=0.04)
+    assert whole == pytest.approx(flops * run.steps, rel=0.04)

@@ -6,7 +6,6 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from spanloom.settings.compare import (
-    BY_NAME,
     DEPENDS,
     FREE,
     OPTIMIZER_STATE,
@@ -19,7 +18,7 @@ from spanloom.settings.compare import (
 )
 from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
 from spanloom.settings.model import Model
-from spanloom.settings.optimizer import Adafactor, AdamW, AdamWRMS, Constant
+from spanloom.settings.optimizer import Adafactor, AdamW, AdamWRMS, Constant, Cosine
 from spanloom.settings.run import After, Checkpoints, Evaluation, Logging, Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PythonDocs, Task
@@ -28,6 +27,36 @@ pytestmark = pytest.mark.short
 
 MODEL = Model(vocab_size=384, d_model=32, d_ff=64, num_heads=2, d_kv=16, num_encoder_layers=2, num_decoder_layers=2)
 RUN = Run(name="a", task=Task("docs", PythonDocs()), model=MODEL)
+
+BY_NAME = (
+    "task",
+    "schedule",
+    "loss",
+    "batch_size",
+    "seed",
+    "start",
+    "model.relative_position_max_distance",
+    "model.norm_epsilon",
+    "model.dropout",
+    "model.dtype",
+    "model.scan_layers",
+    "optimizer.learning_rate",
+    "optimizer.decay_rate",
+    "optimizer.step_offset",
+    "optimizer.clipping_threshold",
+    "optimizer.beta2",
+    "optimizer.epsilon",
+    "optimizer.epsilon1",
+    "optimizer.epsilon2",
+    "optimizer.multiply_by_parameter_scale",
+    "optimizer.min_scale",
+    "optimizer.max_parameter_scale",
+    "optimizer.weight_decay",
+    "optimizer.weight_decay_lr_exponent",
+    "optimizer.global_norm_clip",
+    "optimizer.skip_nan_updates",
+)
+"""Fields (with all below them) that decide the result and may change where that is accepted by name."""
 
 
 def test_no_change_between_equals():
@@ -208,3 +237,13 @@ def test_what_is_said_of_the_optimizers_state_is_so(old):
         if change.field == "optimizer.min_dim_size_to_factor":
             optimizer = replace(optimizer, min_dim_size_to_factor=2**20)
         assert (state(optimizer) != state(old)) == change.shapes, str(change)
+
+
+def test_steps_that_would_move_the_end_of_a_schedule_have_a_way_on():
+    old = replace(RUN, schedule=Cosine(warmup_steps=1, end_factor=0.1), steps=100)
+    with pytest.raises(ChangedSettingsError, match=r"--accept-change schedule\.decay_steps\n.*RUN_DIR --steps 200$"):
+        refuse(changes(old.resolve(), replace(old, steps=200).resolve()))
+    with pytest.raises(ChangedSettingsError) as error:
+        refuse(changes(old.resolve(), replace(old, schedule=replace(old.schedule, decay_steps=200)).resolve()))
+    assert "RUN_DIR" not in str(error.value)
+    refuse(changes(old.resolve(), replace(old.resolve(), steps=200).resolve()))

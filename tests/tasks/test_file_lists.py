@@ -3,7 +3,7 @@ import os
 import pytest
 
 from spanloom.tasks.file_lists import format_of, list_files
-from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
 
 pytestmark = pytest.mark.short
 
@@ -46,7 +46,7 @@ def test_a_name_with_brackets_is_found(tmp_path):
 def test_a_link_to_a_listed_file_is_read_once(corpus):
     (corpus / "latest.txt").symlink_to(corpus / "b.txt")
     report = ReadReport()
-    assert names(list_files([f"{corpus}/*.txt"], report), corpus) == ["a.txt", "b.txt"]
+    assert names(list_files([f"{corpus}/*.txt"], Intake(report)), corpus) == ["a.txt", "b.txt"]
     assert "read once" in report.describe()
 
 
@@ -78,6 +78,25 @@ def test_empty_folders_broken_links_and_pipes(tmp_path):
         list_files([f"{tmp_path}/pipe"])
     with pytest.raises(BadInputError, match="no files are named"):
         list_files([])
+
+
+def test_what_cannot_be_read_is_skipped_and_counted_where_that_is_asked_for(corpus):
+    (corpus / "broken.txt").symlink_to(corpus / "absent.txt")
+    os.mkfifo(corpus / "pipe.txt")
+    (corpus / "folder.txt").mkdir()
+    patterns = [f"{corpus}/*.txt", f"{corpus}/*.csv", f"{corpus}/absent.txt", f"{corpus}/sub"]
+    report = ReadReport()
+    assert names(list_files(patterns, Intake(report, "skip")), corpus) == ["a.txt", "b.txt"]
+    assert report.skipped == {"broken link": 1, "no regular file": 1, "nothing found": 2, "folder": 1}
+    for pattern in patterns:
+        with pytest.raises(BadInputError, match="--errors skip leaves it out and counts it"):
+            list_files([pattern])
+    for pattern in patterns[1:]:
+        with pytest.raises(BadInputError, match=r"no file matches|does not exist|is a folder"):
+            list_files([pattern], Intake(ReadReport(), "skip"))
+    for pattern in ("", "gs://bucket/a.txt"):
+        with pytest.raises(BadInputError, match=r"name is empty|remote paths"):
+            list_files([*patterns, pattern], Intake(ReadReport(), "skip"))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,12 @@ def test_fields_and_templates(tmp_path):
         ('{"Text": "x"}', r":2: no field 'text'; the fields are 'Text'; did you mean 'Text'", "missing field 'text'"),
         ("{}", r":2: no field 'text'; the fields are none", "missing field 'text'"),
         ('{"text": 5}', r":2: field 'text' is a number .*use the template '\{text\}'", "field 'text' is a number"),
+        (f'{{"text": 1{"0" * 3000}}}', r"is a number or boolean \(1000+\.\.\.\)", "field 'text' is a number"),
+        (
+            '{"text": ["x"]}',
+            ":2: field 'text' is a list, not text. Name one of its 1, from 0: 'text.0'",
+            "field 'text' is a list",
+        ),
         ('{"text": null}', ":2: field 'text' is null", "field 'text' is null"),
         ('{"text": {"de": "x"}}', ":2: field 'text' is an object.*'text.de'", "field 'text' is an object"),
         ('{"text": "\\ud83d"}', r":2: half a character \(lone surrogate \\ud83d\)", "undecodable"),
@@ -50,6 +56,20 @@ def test_bad_lines(tmp_path, bad, message, reason):
     report = ReadReport()
     assert read(tmp_path, data, report, errors="skip") == ["a", "b"]
     assert report.skipped == {reason: 1} and "a.jsonl:2" in report.messages[0]
+
+
+def test_numbers_of_any_length_are_json(tmp_path):
+    digits = "9" * 10_000
+    data = f'{{"text": "a", "n": {digits}, "m": 12}}\n'
+    assert read(tmp_path, data) == ["a"]
+    assert read(tmp_path, data, field="{n}{m}") == [digits + "12"]
+
+
+def test_what_is_long_is_cut_in_messages(tmp_path):
+    for bad in ("x" * 5_000, json.dumps(["x" * 5_000]), '{"text": 1' + "0" * 4_000 + "}", json.dumps({"x" * 5_000: 1})):
+        with pytest.raises(BadInputError) as failure:
+            read(tmp_path, bad)
+        assert len(str(failure.value)) < 400 + len(str(tmp_path))
 
 
 def test_undecodable_lines(tmp_path):

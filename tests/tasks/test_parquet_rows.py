@@ -69,8 +69,30 @@ def test_files_that_are_not_whole(path):
     with pytest.raises(BadInputError, match="damaged or cut off"):
         read(path)
     path.write_bytes(b"")
-    with pytest.raises(BadInputError, match="no document to train on"):
+    with pytest.raises(BadInputError, match=r"a\.parquet: the file is empty.*--errors skip"):
         read(path)
+    with pytest.raises(BadInputError, match=r"no document to train on.*1 empty file"):
+        read(path, errors="skip")
+
+
+@pytest.mark.short
+def test_tables_that_give_no_text(tmp_path):
+    path = tmp_path / "a.parquet"
+    two = pa.table([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    pq.write_table(two, path)
+    with pytest.raises(BadInputError, match=r"2 columns are named 'text'\. Rename all but one"):
+        read(path)
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), path)
+    with pytest.raises(BadInputError, match="no document to train on in 1 file: it holds no rows"):
+        read(path, heldout_share=0.1)
+    for values, said in (
+        (pa.array([b"x"]), "of type bytes.*column.cast"),
+        (pa.array([["x", "y"]]), "a list.*'text.0'"),
+    ):
+        pq.write_table(pa.table({"text": values}), path)
+        with pytest.raises(BadInputError, match=f"field 'text' is {said}"):
+            read(path)
+    assert read(path, field="text.0") == ["x"]
 
 
 def test_text_that_is_not_utf8(tmp_path):

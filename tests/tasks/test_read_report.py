@@ -23,6 +23,12 @@ def test_description_and_round_trip():
         "  replaced: b.txt:1: ff",
     ]
     assert ReadReport.from_dict(json.loads(json.dumps(report.to_dict()))) == report
+    for texts, said in (([b"a"], "1 document, 1 bytes"), ([b"a", b"bc"], "2 documents, 3 bytes")):
+        report = ReadReport()
+        report.give({"text": texts})
+        assert report.describe().startswith(f"{said} of text from 0 files")
+    report.give({"inputs": [b"a"], "targets": [b"b"]})
+    assert report.describe().startswith("3 pairs, ")
     assert ReadReport().describe() == "0 documents, 0 bytes of text from 0 files"
 
 

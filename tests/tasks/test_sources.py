@@ -1,4 +1,6 @@
 import os
+import re
+from dataclasses import replace
 
 import pytest
 from golden_data import shared_dir
@@ -10,6 +12,7 @@ from spanloom.tasks.sources import (
     has_heldout,
     read_examples,
     read_parts,
+    source_bytes,
     source_fingerprint,
 )
 
@@ -75,7 +78,7 @@ def test_an_empty_heldout_part_is_an_error_that_counts(tmp_path):
     (tmp_path / "a.txt").write_text("one\n")
     source = TextFiles((f"{tmp_path}/a.txt",))
     _, reports = parts(source)
-    with pytest.raises(BadInputError, match=r"none of the 1 documents fell into the held-out share of 0\.01"):
+    with pytest.raises(BadInputError, match=r"there is 1 document alone.*--task\.source\.heldout-share 0\."):
         check_heldout(source, reports["train"], reports["heldout"])
     (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
     _, reports = parts(source)
@@ -83,8 +86,12 @@ def test_an_empty_heldout_part_is_an_error_that_counts(tmp_path):
     assert reports["heldout"].documents == 1
     (tmp_path / "a.txt").write_text("one\none\none\n")
     _, reports = parts(source)
-    with pytest.raises(BadInputError, match=r"same text.*--heldout-share 0\.5.*--heldout-files.*--heldout-share 0\b"):
+    with pytest.raises(BadInputError, match=r"all 3 documents are one and the same text") as failure:
         check_heldout(source, reports["train"], reports["heldout"])
+    for flag in re.findall("--[a-z.-]+", str(failure.value)):
+        assert flag in ("--task.source.heldout-files", "--task.source.heldout-share"), "names that every command has"
+    with pytest.raises(BadInputError, match=r"a share of 1e-11 is none"):
+        check_heldout(replace(source, heldout_share=1e-11), reports["train"], ReadReport())
     none = TextFiles((f"{tmp_path}/a.txt",), heldout_share=0.0)
     _, reports = parts(none)
     check_heldout(none, reports["train"], reports["heldout"])
@@ -94,6 +101,39 @@ def test_an_empty_heldout_part_is_an_error_that_counts(tmp_path):
     _, reports = parts(source)
     with pytest.raises(BadInputError, match=r"dev\.txt: the held-out part has no document: 1 empty"):
         check_heldout(source, reports["train"], reports["heldout"])
+
+
+@pytest.mark.short
+def test_a_held_out_part_that_took_all_is_said(tmp_path):
+    (tmp_path / "a.txt").write_text("one\none\n")
+    source = TextFiles((f"{tmp_path}/a.txt",), heldout_share=0.9999)
+    with pytest.raises(BadInputError, match=r"all 2 documents are one and the same text, .*heldout-share 0"):
+        parts(source)
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    with pytest.raises(BadInputError, match=r"took all 2 documents\. Lower --task\.source\.heldout-share"):
+        parts(source)
+    (tmp_path / "a.tsv").write_text("one\tx\none\ty\n")
+    pairs = PairFiles((f"{tmp_path}/a.tsv",), inputs="0", targets="1", heldout_share=0.9999)
+    with pytest.raises(BadInputError, match="all 2 pairs have one and the same inputs"):
+        parts(pairs)
+
+
+@pytest.mark.short
+def test_files_that_cannot_be_read_are_skipped_and_counted_in_every_part(tmp_path):
+    for name in ("a.txt", "dev.txt"):
+        (tmp_path / name).write_text(f"{name}\n")
+    (tmp_path / "broken.txt").symlink_to("absent")
+    (tmp_path / "empty.txt").write_text("")
+    absent = f"{tmp_path}/*.csv"
+    apart = TextFiles((f"{tmp_path}/*.txt", absent), (f"{tmp_path}/dev.txt", absent), errors="skip")
+    for source in (apart, replace(apart, heldout_files=(), heldout_share=0.1)):
+        examples, reports = parts(source)
+        assert sum(map(len, examples.values())) == 2
+        assert reports["train"].skipped == {"broken link": 1, "nothing found": 1, "empty file": 1}
+        assert reports["heldout"].skipped == ({"nothing found": 1} if source.heldout_files else {})
+        assert source_fingerprint(source) and source_bytes(source, ("train", "heldout"))
+        with pytest.raises(BadInputError, match=r"(no file matches|is a link).*--errors skip"):
+            parts(replace(source, errors="strict"))
 
 
 def note_of(reports) -> str:
@@ -112,7 +152,11 @@ def test_a_held_out_part_that_is_another_share_of_the_text_is_said(tmp_path):
     assert len(found["heldout"]) == 2 and 0.03 < of_text < 0.05
     said = note_of(reports)
     assert said.startswith(f"{100 * of_text:.3g}% of the text is held out; 10% was asked for, a share of the documents")
-    assert "--heldout-share" in said and "--task.source.unit line" in said and said in reports["heldout"].describe()
+    assert (
+        "--task.source.heldout-share" in said
+        and "--task.source.unit line" in said
+        and said in reports["heldout"].describe()
+    )
     (tmp_path / "17.txt").write_text("17\n" * 20)
     assert not note_of(parts(source)[1]), "2 of 30 documents of one length are no less than half of 10%"
 

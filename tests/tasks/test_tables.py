@@ -37,7 +37,7 @@ def test_a_cell_longer_than_the_csv_modules_limit(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "message", "reason", "count"),
     [
-        ("2", r"a\.csv:3: 1 columns where the header has 2: \('2'\)", "ragged row", 1),
+        ("2", r"a\.csv:3: 1 column where the header has 2: \('2'\)", "ragged row", 1),
         ("2,b,c", r"a\.csv:3: 3 columns where the header has 2", "ragged row", 1),
         ('2,"b" c', r"a\.csv:3: broken CSV \(',' expected after '\"'\)", "broken CSV row", 1),
         ('2,"b', r"a\.csv:3-4: a quote opens and never closes.*--format tsv", "broken CSV row", 2),
@@ -70,7 +70,7 @@ def test_quotes_in_tsv_are_text(tmp_path):
 def test_ragged_rows_of_tsv(tmp_path):
     data = "a\tb\nc\nd\te\n"
     settings = {"inputs": "0", "targets": "1"}
-    with pytest.raises(BadInputError, match=r"a\.tsv:2: 1 columns where the first row has 2: \('c'\)"):
+    with pytest.raises(BadInputError, match=r"a\.tsv:2: 1 column where the first row has 2: \('c'\)"):
         pairs(tmp_path, "a.tsv", data, **settings)
     assert pairs(tmp_path, "a.tsv", data, errors="skip", **settings) == [("a", "b"), ("d", "e")]
 
@@ -135,5 +135,26 @@ def test_a_table_of_text_without_header(tmp_path):
 
 
 def test_header_alone_is_no_data(tmp_path):
-    with pytest.raises(BadInputError, match="no document to train on in 1 file"):
+    with pytest.raises(BadInputError, match=r"no document to train on in 1 file: it holds no rows\. Check the files"):
         texts(tmp_path, "a.csv", "text\n")
+
+
+def test_data_in_the_place_of_a_header_is_neither_proposed_nor_shown_at_length(tmp_path):
+    document = "A whole document in one cell. " * 100
+    with pytest.raises(BadInputError, match="--field 0") as failure:
+        texts(tmp_path, "a.csv", f"{document},2\n{document},3\n")
+    said = str(failure.value).replace(str(tmp_path), "")
+    assert len(said) < 300 and "such as" not in said
+    with pytest.raises(BadInputError, match=r"all by number, from 0 \(the table has 2\)") as failure:
+        pairs(tmp_path, "a.tsv", "phone\tf o\nabby\ta b i\n", inputs="0", targets="phon")
+    assert "did you mean" not in str(failure.value)
+
+
+@pytest.mark.parametrize(("name", "blank"), [("a.csv", ","), ("a.csv", "\n , \n"), ("a.tsv", "\t"), ("a.tsv", "\n \t")])
+def test_a_blank_header_row_makes_no_header_of_the_data(tmp_path, name, blank):
+    mark = "," if name.endswith("csv") else "\t"
+    data = f"{blank}\ntext{mark}b\nc{mark}d\n"
+    with pytest.raises(BadInputError, match=r"a\.[ct]sv:[12]: the cells of the header row are all blank. Name the"):
+        texts(tmp_path, name, data)
+    assert texts(tmp_path, name, data, field="0") == ["text", "c"], "by number a blank row is a blank row"
+    assert texts(tmp_path, name, f"\ntext{mark}b\nc{mark}d\n") == ["c"]

@@ -1,14 +1,17 @@
 """Text files through the front door, `read_examples`: content, order and bad input."""
 
+import bz2
 import gzip
 import json
 import random
+import re
 from itertools import islice
 
 import pytest
 from peak_memory import peak_growth
 
 from spanloom.settings.task import TextFiles
+from spanloom.tasks import encodings
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
 from spanloom.tasks.sources import read_examples, read_parts
 from spanloom.tasks.text_lines import TextFile
@@ -159,6 +162,62 @@ def test_utf_16_without_a_mark_is_recognised(tmp_path):
         assert read(path, encoding=encoding) == ["Plain English text"]
 
 
+@pytest.mark.parametrize("text", ["Plain English text\n" * 9, "Съешь же ещё этих мягких булок\n" * 9])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_wide_text_is_never_taken_for_narrow(tmp_path, text, encoding):
+    path = write(tmp_path / "a.txt", text.encode(encoding))
+    family = encoding[:6]
+    for errors in ("strict", "replace"):
+        with pytest.raises(BadInputError, match=f"looks like {encoding} without.*Say --encoding {encoding}"):
+            read(path, errors=errors)
+    with pytest.raises(BadInputError, match=f"has no byte-order mark, which {family} needs. Say --encoding {encoding}"):
+        read(path, encoding=family)
+    assert read(path, encoding=encoding) == text.splitlines()
+
+
+def test_narrow_text_is_never_taken_for_wide(tmp_path):
+    path = write(tmp_path / "a.txt", "Plain English text\n" * 9)
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
+        with pytest.raises(BadInputError, match=f"is no {encoding}: it begins in plain ASCII. Say --encoding utf-8"):
+            read(path, encoding=encoding)
+    write(path, "Käse und Brötchen\n" * 9)
+    with pytest.raises(BadInputError, match=r"has no byte-order mark.*Say --encoding utf-16-le, or utf-16-be"):
+        read(path, encoding="utf-16")
+    text = "\0".join(["a field", "another one", "x"] * 30)
+    assert read(write(path, text)) == [text], "NULs between fields are text"
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp037"])
+def test_line_ends_of_old_macs(tmp_path, encoding):
+    for name, data, texts in (
+        ("a.txt", "one\r\rtwo\r", ["one", "two"]),
+        ("a.jsonl", '{"text": "one"}\r{"text": "two"}\r', ["one", "two"]),
+        ("a.csv", 'text,n\r"one\rmore",1\rtwo,2', ["one\nmore", "two"]),
+        ("a.tsv", "text\tn\rone\t1\rtwo\t2\r", ["one", "two"]),
+    ):
+        report = ReadReport()
+        assert read(write(tmp_path / name, data.encode(encoding)), encoding=encoding, report=report) == texts
+        assert f"{name}: lines end in CR alone" in report.describe()
+    path = tmp_path / "a.txt"
+    assert read(path, encoding=encoding, unit="document") == ["one\n\ntwo\n"]
+
+
+def test_a_carriage_return_at_the_edge_of_what_is_looked_at_may_be_half_a_line_end(tmp_path):
+    line = "x" * (encodings.HEAD - 1)
+    assert read(write(tmp_path / "a.txt", f"{line}\r\na\rb\r\n")) == [line, "a\rb"]
+
+
+def test_a_file_compressed_twice_is_said_to_be(tmp_path):
+    inner = gzip.compress(b"text\n")
+    for name, data in (("a.txt.gz", gzip.compress(inner)), ("a.txt.bz2", bz2.compress(inner))):
+        kind = {"gz": "gzip", "z2": "bzip2"}[name[-2:]]
+        with pytest.raises(BadInputError, match=f"is compressed twice: gzip inside of {kind}. Unpack it once"):
+            read(write(tmp_path / name, data))
+        with pytest.raises(BadInputError, match="1 compressed twice"):
+            read(tmp_path / name, errors="skip")
+
+
 def test_damage_in_wide_encodings(tmp_path):
     data = "one\nt".encode("utf-16-le") + b"\x00\xd8" + "wo\nthree\n".encode("utf-16-le")
     path = write(tmp_path / "a.txt", data)
@@ -231,10 +290,15 @@ def test_a_short_truncated_file_gives_its_whole_lines(tmp_path):
 def test_empty_files(tmp_path):
     path = write(tmp_path / "a.txt", "")
     with pytest.raises(BadInputError, match=r"no document to train on in 1 file: 1 empty file; skipped .*a\.txt"):
-        read(path)
+        read(path, errors="skip")
     write(tmp_path / "b.txt", "text\n")
+    for errors in ("strict", "replace"):
+        with pytest.raises(
+            BadInputError, match=r"a\.txt: the file is empty.*--errors skip leaves it out and counts it"
+        ):
+            read(tmp_path / "*.txt", errors=errors)
     report = ReadReport()
-    assert read(tmp_path / "*.txt", report=report) == ["text"]
+    assert read(tmp_path / "*.txt", report=report, errors="skip") == ["text"]
     assert report.skipped == {"empty file": 1} and report.files == 2
     with pytest.raises(BadInputError, match="no document to train on in 1 file: 2 empty"):
         read(write(tmp_path / "a.txt", "\n \n"))
@@ -320,7 +384,7 @@ def test_plain_text_is_read_fast(tmp_path):
 def test_an_unknown_encoding_is_never_skipped_and_no_codec_is_proposed_that_was_refused(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"text\n")
-    for name in ("utf-88", "rot13", ""):
+    for name in ("utf-88", "rot13", "base64", "hex", "punycode", "idna", "undefined", "unicode_escape", "a\0b", ""):
         with pytest.raises(BadInputError, match="no text encoding") as caught:
             list(
                 read_examples(
@@ -328,4 +392,5 @@ def test_an_unknown_encoding_is_never_skipped_and_no_codec_is_proposed_that_was_
                 )
             )
         assert "--errors" not in str(caught.value)
-        assert f"did you mean {name!r}" not in str(caught.value)
+        if proposed := re.search("did you mean '(.*)'", str(caught.value)):
+            assert encodings.codec_name(proposed[1]), "what is proposed is none of those that are refused"

@@ -50,13 +50,30 @@ def test_facts_of_any_content_are_met(path, content):
         read_facts(path)
 
 
-@pytest.mark.parametrize("name", ["run", "machine", "step", "position", "arrays"])
+@pytest.mark.parametrize("name", ["run", "machine", "step", "position", "arrays", "content", "loss", "started_from"])
 @pytest.mark.parametrize("value", [None, [], "x"])
 def test_facts_that_lack_something_are_met(path, name, value):
+    if (name, value) in [("loss", None), ("started_from", None), ("started_from", "x")]:
+        return  # that is what they may be
     whole = json.loads((path / "checkpoint.json").read_text())
     (path / "checkpoint.json").write_text(json.dumps({**whole, name: value}))
     with pytest.raises(CheckpointError, match=f"not what was written: {name} is missing"):
         read_facts(path)
+
+
+def test_a_position_without_examples_is_met(path):
+    whole = json.loads((path / "checkpoint.json").read_text())
+    (path / "checkpoint.json").write_text(json.dumps({**whole, "position": {}}))
+    with pytest.raises(CheckpointError, match="position has no examples"):
+        read_facts(path)
+
+
+def test_a_renamed_checkpoint_of_a_run_is_refused_and_a_copy_may_be_called_anything(path, tmp_path):
+    path.rename(path.with_name("11"))
+    with pytest.raises(CheckpointError, match=r"checkpoints/11 is damaged.*that of step 10: was the folder renamed"):
+        read_facts(path.with_name("11"))
+    copy = path.with_name("11").rename(tmp_path / "2024")
+    assert read_facts(copy).step == 10
 
 
 def test_the_vocabulary_travels_along(path):

@@ -1,3 +1,6 @@
+import json
+import zlib
+
 import pytest
 
 from spanloom.training.integrity import MANIFEST, DamagedError, seal, verify
@@ -45,6 +48,21 @@ def test_a_changed_manifest_is_damage_too(directory):
     path = directory / MANIFEST
     path.write_text(path.read_text().replace("25600", "25601"))
     with pytest.raises(DamagedError, match=f"{MANIFEST} holds other bytes"):
+        verify(directory)
+
+
+@pytest.mark.parametrize("files", [[], "x", 3, None, {"a": 1}, {"a": {}}, {"a": {"bytes": "1", "crc32": "2"}}])
+def test_a_manifest_with_a_right_sum_and_other_content_is_damage_too(directory, files):
+    text = json.dumps(files, indent=1, sort_keys=True)
+    (directory / MANIFEST).write_text(json.dumps({"files": files, "crc32": zlib.crc32(text.encode())}))
+    with pytest.raises(DamagedError, match=f"{MANIFEST} is not the list"):
+        verify(directory)
+
+
+@pytest.mark.parametrize("content", ["[" * 200_000, "[]", "7", '{"files": {}}', "{}"])
+def test_a_manifest_that_is_none_is_damage_too(directory, content):
+    (directory / MANIFEST).write_text(content)
+    with pytest.raises(DamagedError, match=f"{MANIFEST} is not the list"):
         verify(directory)
 
 

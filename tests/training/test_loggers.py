@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from spanloom.pipeline.durable import StorageError
-from spanloom.training.loggers import Loggers, MetricsFile, TensorBoard, cut_back
+from spanloom.training.loggers import Loggers, MetricsFile, TensorBoard, cut_back, read_events
 
 
 def lines(path):
@@ -89,6 +89,31 @@ def kept_by_reading_all(content, step):
         if key[2] < step or (key[2] == step and key[0] in ("train", "eval")):
             kept.setdefault(key, line + b"\n")
     return b"".join(kept.values())
+
+
+GARBAGE = [
+    b'{"kind": "train", "step": Infinity}',
+    b'{"kind": "train", "step": NaN}',
+    b'{"kind": "train", "step": "9"}',
+    b'{"kind": "train", "step": true}',
+    b'{"kind": [], "step": 9}',
+    b'{"kind": "eval", "task": {}, "step": 9}',
+    b"[" * 20_000,
+    b"[9]",
+    b"9",
+]
+"""Lines that no run writes: each is dropped, wherever it stands."""
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_is_no_event(tmp_path, garbage):
+    path = tmp_path / "metrics.jsonl"
+    assert list(read_events(path)) == []
+    good = b'{"kind": "train", "step": 1}\n{"kind": "eval", "task": "a", "step": 2}\n'
+    path.write_bytes(garbage + b"\n" + good + garbage)
+    assert list(read_events(path)) == [{"kind": "train", "step": 1}, {"kind": "eval", "task": "a", "step": 2}]
+    assert cut_back(path, 2) == {("eval", "a")}
 
 
 @pytest.mark.short

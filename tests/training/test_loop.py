@@ -3,6 +3,7 @@ import inspect
 import io
 import json
 import os
+import shutil
 import signal
 
 import jax
@@ -271,7 +272,7 @@ def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_pat
     assert "stopped before" not in output
     finished, output = train(run_of(text, 10), tmp_path)
     assert not finished
-    assert "stopped before the first step" in output
+    assert f"stopped with nothing new since step {latest(tmp_path).name}" in output
     finished, _ = train(run_of(text, 10), tmp_path)
     assert finished
     assert losses(tmp_path) == losses(trained[0])
@@ -299,6 +300,31 @@ def test_a_stop_breaks_into_no_tracing(text, tmp_path, monkeypatch, where):
     assert unbroken
     assert "stopped before the first step" in output
     assert not (tmp_path / "metrics.jsonl").exists() or not events(tmp_path)
+
+
+def test_metrics_of_lost_checkpoints_are_not_cut(text, tmp_path):
+    train(run_of(text, 4), tmp_path)
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(CheckpointError, match="has trained 4 steps"):
+        train(run_of(text, 4), tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_whose_directory_was_removed_saves_what_goes_on(text, tmp_path, monkeypatch):
+    out, original, counted = tmp_path / "out", loop.count_tokens, []
+
+    def removes(batch):
+        counted.append(batch)
+        if len(counted) == 3:
+            shutil.rmtree(out)
+        return original(batch)
+
+    monkeypatch.setattr(loop, "count_tokens", removes)
+    train(run_of(text, 4), out)
+    assert (out / "run.json").is_file()
+    assert train(run_of(text, 6), out)[0]
+    assert latest(out).name == "6"
 
 
 def test_a_stop_during_the_last_save_is_not_forgotten(text, tmp_path, monkeypatch):

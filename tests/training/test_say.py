@@ -6,10 +6,10 @@ import pytest
 from tiny_training import tiny_run
 
 from spanloom.settings.objectives import Supervised
-from spanloom.settings.optimizer import Adafactor
+from spanloom.settings.optimizer import Adafactor, Constant, Cosine
 from spanloom.settings.task import PairFiles
 from spanloom.settings.vocabulary import Bytes
-from spanloom.training.say import say_data, say_model
+from spanloom.training.say import say_data, say_model, say_schedule, say_stopped
 from spanloom.vocabularies.build import build
 
 pytestmark = pytest.mark.short
@@ -79,3 +79,25 @@ def test_how_a_run_learns_is_said():
     display = Heard()
     say_model(display, replace(TEXT, optimizer=Adafactor(learning_rate=0.01)), 1000)
     assert display.said[-1] == "optimizer: adafactor, learning rate 0.01, constant schedule, dropout 0.1"
+
+
+def test_a_schedule_that_ends_before_the_run_is_said_with_the_setting_that_moves_its_end():
+    display = Heard()
+    ended = replace(TEXT, steps=20, schedule=Cosine(decay_steps=10, end_factor=0.1))
+    for run in (replace(ended, steps=10), replace(ended, schedule=Constant()), ended):
+        say_schedule(display, run)
+    (line,) = display.said
+    assert "ends at step 10 of 20" in line
+    assert f"stays at {TEXT.optimizer.learning_rate / 10:g}" in line
+    assert "--schedule.decay-steps 20" in line
+
+
+def test_what_is_said_of_a_stop_is_true():
+    display = Heard()
+    say_stopped(display, 7, Path("a/checkpoints/7"))
+    say_stopped(display, None, Path("a/checkpoints/60"))
+    say_stopped(display, None, None)
+    after, nothing_new, begun = display.said
+    assert "after step 7, which is saved" in after
+    assert "nothing new since step 60" in nothing_new
+    assert "before the first step" in begun
