@@ -207,12 +207,12 @@ def _load(checkpoint: str, which: str, max_length: int) -> Filler:
     source = read_model(Path(checkpoint), which)
     vocabulary = build(source.vocabulary)
     run, warning = source.lineage.run, ""
-    learnt = [task.objective for task in run.tasks] if run is not None else []
-    if run is not None and all(isinstance(objective, Supervised) for objective in learnt):
-        warning = f"{checkpoint} learned pairs of inputs and targets last ({run.task.name}), not to fill masked spans"
-    elif run is not None and not any(map(writes_masks, learnt)):
-        kinds = " and ".join(sorted({kind_name(type(objective)) for objective in learnt}))
-        warning = f"{checkpoint} learnt {kinds}, not to write the text of masks by sentinels"
+    objectives = [task.objective for task in run.tasks] if run is not None else []
+    if run is not None and not any(map(writes_masks, objectives)):
+        kinds = sorted({kind_name(type(objective)) for objective in objectives})
+        pairs = all(isinstance(objective, Supervised) for objective in objectives)
+        learned = "pairs of inputs and targets" if pairs else " and ".join(kinds)
+        warning = f"{checkpoint} learned {learned} last ({run.task.name}), not to fill masked spans"
     return Filler(
         predictor(source.params, source.model, vocabulary, max_length),
         vocabulary,

@@ -11,7 +11,7 @@ import pytest
 from spanloom.cli import fill
 from spanloom.cli.main import main
 from spanloom.settings.model import Model
-from spanloom.settings.task import SpanCorruption, Supervised
+from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
 

@@ -98,4 +98,4 @@ def test_results_are_said_and_the_model_is_exported(trained, capsys):
     assert "spanloom finetune --data pairs.tsv" in said
     assert f"objective: {SAID[name]}" in (directory / "huggingface" / "README.md").read_text()
     assert main(["fill", str(directory), "--text", "the <mask> of it", "--max-length", "4"]) == 0
-    assert ("not to write the text of masks" in capsys.readouterr().err) == (name not in ("rolled", "iid"))
+    assert ("not to fill masked spans" in capsys.readouterr().err) == (name not in ("rolled", "iid"))

@@ -183,7 +183,7 @@ def test_what_other_objectives_use_of_sentinels_is_known(trained):
 
     def warnings(objective):
         task = dataclasses.replace(run.task, objective=objective)
-        return load_start(dataclasses.replace(starting(run, directory), task=task)).warnings
+        return load(dataclasses.replace(starting(run, directory), task=task)).warnings
 
     assert warnings(PrefixLM(64)) == warnings(FullLM()) == warnings(TextInfilling(64)) == ()
     for objective in (SpanCorruption(32, random_roll=True), IidDenoising(64), UL2(64)):
