@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spanloom.pipeline.data import Data, Dataset, open_data
+from spanloom.pipeline.data import Data, open_data
+from spanloom.pipeline.dataset import Dataset
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.run import Run
@@ -108,7 +109,8 @@ def measure_build(setting: Setting, source: Source, directory: Path, times: int 
         spent, data = timed(functools.partial(open_data, run, directory / str(number), warn=lambda _: None))
         opened.append(data)
         best = min(best, spent, key=lambda spent: spent.cpu)
-    stores = [part.store for part in (opened[0].train, opened[0].heldout) if part is not None]
+    (task,) = opened[0].tasks
+    stores = [part.store for part in (task.train, task.heldout) if part is not None]
     megabytes = sum(store.text_bytes for store in stores) / 1e6
     tokens = sum(store.num_tokens for store in stores)
     result = {
@@ -119,7 +121,7 @@ def measure_build(setting: Setting, source: Source, directory: Path, times: int 
         "mb_per_cpu_s": megabytes / best.cpu,
         "tokens_per_cpu_s": tokens / best.cpu,
     }
-    return result, opened[0].train
+    return result, task.train
 
 
 def measure_batches(train: Dataset, setting: Setting, batch_size: int, seconds: float) -> dict:
