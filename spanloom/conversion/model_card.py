@@ -18,6 +18,14 @@ from spanloom.settings.objectives import (
     Supervised,
     TextInfilling,
 )
+from spanloom.settings.row_sources import (
+    HuggingFaceDataset,
+    PythonExamples,
+    RecordFiles,
+    RowFiles,
+    SeqioCaches,
+    TfdsFolder,
+)
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.settings.task import PairFiles, PythonDocs, Source, TextFiles
@@ -166,6 +174,21 @@ def _data(source: Source) -> str:
             return f"pairs ({source.inputs} to {source.targets}) of {_listed(source.files)}"
         case PythonDocs():
             return "the English documentation that ships inside CPython (pydoc topics, standard-library docstrings)"
+        case RowFiles() | RecordFiles():
+            return f"rows of {_listed(source.files)}"
+        case SeqioCaches():
+            return f"SeqIO caches {_listed(source.folders)}, split `{source.split}`"
+        case TfdsFolder():
+            return f"the TFDS folder {_listed((source.folder,))}, split `{source.split}`"
+        case HuggingFaceDataset():
+            config = f" ({source.config})" if source.config else ""
+            return f"the data set {_listed((source.dataset,))}{config}, split `{source.split}`"
+        case PythonExamples():
+            return (
+                f"rows of the Python function {_listed((source.function,))}"
+                if source.function
+                else "rows of its recipe"
+            )
 
 
 def _listed(patterns: tuple[str, ...]) -> str:

@@ -15,7 +15,7 @@ from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear, Rsqrt, fac
 from spanloom.settings.ranges import number_problems
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
-from spanloom.settings.task import PairFiles, PythonDocs, Task, TextFiles
+from spanloom.settings.task import PairFiles, Task, TextFiles, heldout_of
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 
 _BYTE_IDS = 259  # 3 special ids and 256 bytes
@@ -132,9 +132,9 @@ def _task_problems(task: Task) -> Iterator[str]:
     if isinstance(source, TextFiles | PairFiles) and not source.files:
         flag = "--data" if isinstance(source, PairFiles) else "--text"
         yield f"task.source.files is empty: name at least one file or glob ({flag} FILES on the command line)"
-    kept_out = isinstance(source, PythonDocs) or not source.heldout_files
-    if kept_out and not 0 <= source.heldout_share < 1:
-        fix = "" if isinstance(source, PythonDocs) else ", or name task.source.heldout_files"
+    if not heldout_of(source) and not 0 <= source.heldout_share < 1:
+        named = next((name for name in ("heldout_files", "heldout_split") if hasattr(source, name)), "")
+        fix = f", or name task.source.{named}" if named else ""
         yield f"task.source.heldout_share is {source.heldout_share}: must be below 1 and not below 0 (0: none){fix}"
     if isinstance(objective, TokenStream) and isinstance(source, PairFiles):
         yield f"task: {type(objective).__name__} needs plain text; pairs (PairFiles) go with the Supervised objective"

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from spanloom.settings.objectives import Objective, SpanCorruption
+from spanloom.settings.row_sources import Errors as Errors
+from spanloom.settings.row_sources import RowSource
 from spanloom.settings.vocabulary import Bytes, Vocabulary
-
-Errors = Literal["strict", "replace", "skip"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,13 @@ class PairFiles:
     """What to do with bad input: stop, replace bytes, or skip the row and count it."""
 
 
-Source = TextFiles | PythonDocs | PairFiles
+Source = TextFiles | PythonDocs | PairFiles | RowSource
+
+
+def heldout_of(source: Source) -> str | tuple[str, ...]:
+    """The files or the split that a source names for the held-out part; empty where it keeps out a share instead."""
+    named: str | tuple[str, ...] | None = getattr(source, "heldout_files", None) or getattr(source, "heldout_split", "")
+    return named or ""
 
 
 @dataclass(frozen=True)
