@@ -11,7 +11,7 @@ from spanloom.pipeline.chunks import chunks_of
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.store import Store
 from spanloom.settings.objectives import Supervised, TokenStream
-from spanloom.tasks.block import Block
+from spanloom.tasks.block import Block, empty_block
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.objectives.build import denoiser_of
 from spanloom.vocabularies.vocabulary import Vocabulary
@@ -53,16 +53,12 @@ class StreamExamples:
         distinct = np.unique(lengths_N).tolist()
         if len(distinct) == 1:
             return self._denoiser.make(self._column.windows(starts_N, distinct[0]), keys_N)
-        inputs_NxS = np.empty((len(examples_N), self.inputs_length), np.int32)
-        targets_NxT = np.empty((len(examples_N), self.targets_length), np.int32)
-        target_lengths_N = np.empty(len(examples_N), np.int64)
+        made = empty_block(len(examples_N), (self.inputs_length, self.targets_length))
         for length in distinct:
             chosen_N = lengths_N == length
             part = self._denoiser.make(self._column.windows(starts_N[chosen_N], length), keys_N[chosen_N])
-            inputs_NxS[chosen_N] = part.inputs
-            targets_NxT[chosen_N] = part.targets
-            target_lengths_N[chosen_N] = part.target_lengths
-        return Block(inputs_NxS, targets_NxT, target_lengths_N)
+            made.put(np.flatnonzero(chosen_N), part)
+        return made
 
     def raw(self, example: int) -> np.ndarray:
         """The chunk's tokens, int32."""
@@ -83,9 +79,9 @@ class PairExamples:
 
     def make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Block:
         """Inputs and targets; there is no noise, so the keys decide nothing."""
-        inputs_NxS, _ = self._padded(self._inputs, examples_N, self.inputs_length)
+        inputs_NxS, input_lengths_N = self._padded(self._inputs, examples_N, self.inputs_length)
         targets_NxT, target_lengths_N = self._padded(self._targets, examples_N, self.targets_length)
-        return Block(inputs_NxS, targets_NxT, target_lengths_N)
+        return Block(inputs_NxS, targets_NxT, input_lengths_N, target_lengths_N)
 
     def raw(self, example: int) -> np.ndarray:
         """The pair's target tokens, int32."""

@@ -20,8 +20,24 @@ class Block:
     """(N, S) int32."""
     targets: Int32Array
     """(N, T) int32."""
+    input_lengths: IntArray
+    """(N,) real input tokens, end of sequence included. Ids never tell: 0 may stand inside a text."""
     target_lengths: IntArray
-    """(N,) real target tokens, end of sequence included. Ids never tell: 0 may stand inside a text."""
+    """Likewise for the targets."""
+
+    def put(self, rows_M: IntArray, block: "Block") -> None:
+        """Makes M of its rows those of another block, whose widths may be smaller."""
+        for name in ("inputs", "targets"):
+            part = getattr(block, name)
+            getattr(self, name)[rows_M, : part.shape[1]] = part
+        self.input_lengths[rows_M] = block.input_lengths
+        self.target_lengths[rows_M] = block.target_lengths
+
+
+def empty_block(num_rows: int, widths: tuple[int, int]) -> Block:
+    """A block of padding to put rows into; padding is 0."""
+    inputs_NxS, targets_NxT = (np.zeros((num_rows, width), np.int32) for width in widths)
+    return Block(inputs_NxS, targets_NxT, np.zeros(num_rows, np.int64), np.zeros(num_rows, np.int64))
 
 
 def ended_rows(

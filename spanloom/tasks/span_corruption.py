@@ -49,6 +49,13 @@ def lengths_of(objective: SpanCorruption, vocabulary: Vocabulary) -> SpanLengths
     return lengths
 
 
+def longest_of_spans(length: int, density: float, mean_span_length: float, roll: int) -> tuple[int, int]:
+    """Tokens of the longest inputs and targets that a piece of `length` tokens may give; `roll`: 1 with, 0 without."""
+    noise, spans = noise_counts(length, density, mean_span_length)
+    marks = spans + roll
+    return length - noise + marks + 1, noise + max(marks, 1) + 1  # what ends unmasked ends in a sentinel
+
+
 def corrupt_block(
     tokens_NxL: IntArray, keys_N: UInt64Array, objective: SpanCorruption, vocabulary: Vocabulary
 ) -> Block:
@@ -90,6 +97,7 @@ def masked_block(
     return Block(
         ended_rows(inputs, input_counts_N, widths[0], vocabulary, first),
         ended_rows(targets, target_counts_N, widths[1], vocabulary),
+        len(first) + input_counts_N + 1,
         target_counts_N + 1,
     )
 

@@ -16,7 +16,10 @@ def convert(row):
     for name in ("inputs", "targets"):
         rows = [np.array(example[name][: None if check else lengths[name]], np.int32) for example in row["examples"]]
         padded[name] = pad_rows(rows, lengths[name])
-    batch = to_batch(Block(padded["inputs"][0], *padded["targets"]), row.get("bos_id", 0))
+    batch = to_batch(
+        Block(padded["inputs"][0], padded["targets"][0], padded["inputs"][1], padded["targets"][1]),
+        row.get("bos_id", 0),
+    )
     return [{name: rows[i] for name, rows in batch.items()} for i in range(len(row["examples"]))]
 
 
@@ -95,7 +98,7 @@ def test_over_long_rows_are_counted():
 
 @pytest.mark.short
 def test_the_last_batch_is_filled_with_weight_0():
-    batch = to_batch(Block(np.ones((2, 3), np.int32), np.ones((2, 4), np.int32), np.array([4, 2])))
+    batch = to_batch(Block(np.ones((2, 3), np.int32), np.ones((2, 4), np.int32), np.array([3, 3]), np.array([4, 2])))
     filled = fill_batch(batch, 5)
     assert {name: rows.shape for name, rows in filled.items()} == {
         "encoder_input_tokens": (5, 3),
@@ -109,6 +112,8 @@ def test_the_last_batch_is_filled_with_weight_0():
 
 
 def test_joined_batches_keep_their_rows_in_order():
-    blocks = [Block(np.full((n, 2), n, np.int32), np.full((n, 2), n, np.int32), np.full(n, 2)) for n in (1, 2)]
+    blocks = [
+        Block(np.full((n, 2), n, np.int32), np.full((n, 2), n, np.int32), np.full(n, 2), np.full(n, 2)) for n in (1, 2)
+    ]
     joined = join_batches([to_batch(block) for block in blocks])
     assert joined["encoder_input_tokens"].tolist() == [[1, 1], [2, 2], [2, 2]]

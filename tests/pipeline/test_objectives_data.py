@@ -82,7 +82,7 @@ def test_epochs_differ_and_held_out_noise_does_not(case):
         {row.tobytes() for row in data.train.batch(start, count)["encoder_input_tokens"]} for start in (0, count)
     )
     assert first == second if kind is FullLM else len(first & second) < count / 10
-    once, again = (list(data.heldout.eval_batches(4)) for _ in range(2))
+    once, again = (list(data.heldout["text"].eval_batches(4)) for _ in range(2))
     for one, other in zip(once, again, strict=True):
         assert all(np.array_equal(one[name], other[name]) for name in one)
 

@@ -5,7 +5,7 @@ from functools import partial
 from spanloom.settings.objectives import UL2, FullLM, IidDenoising, PrefixLM, SpanCorruption, TextInfilling, TokenStream
 from spanloom.tasks.objectives import full_lm, iid_denoising, prefix_lm, text_infilling, ul2
 from spanloom.tasks.objectives.denoiser import Denoiser
-from spanloom.tasks.span_corruption import corrupt_block, lengths_of
+from spanloom.tasks.span_corruption import corrupt_block, lengths_of, longest_of_spans
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 
@@ -19,7 +19,9 @@ def denoiser_of(objective: TokenStream, vocabulary: Vocabulary) -> Denoiser:
             lengths = lengths_of(objective, vocabulary)
             make = partial(corrupt_block, objective=objective, vocabulary=vocabulary)
             widths = (lengths.inputs_length, lengths.targets_length)
-            return Denoiser(lengths.raw_length, *widths, num_sentinels=lengths.num_spans, make=make)
+            spans = {"density": objective.noise_density, "mean_span_length": objective.mean_span_length}
+            longest_of = partial(longest_of_spans, **spans, roll=int(objective.random_roll))
+            return Denoiser(lengths.raw_length, *widths, lengths.num_spans, make, longest_of)
         case IidDenoising():
             return iid_denoising.denoiser(objective, vocabulary)
         case PrefixLM():

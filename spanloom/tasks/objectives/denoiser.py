@@ -21,3 +21,5 @@ class Denoiser:
     """Sentinels that an example may use for masked spans: the first ones of the vocabulary."""
     make: Callable[[IntArray, UInt64Array], Block]
     """From tokens (N, L), L up to the raw length, and keys (N,): row i depends on its own tokens and key alone."""
+    longest_of: Callable[[int], tuple[int, int]]
+    """Tokens of the longest inputs and targets that a piece of L tokens may give, whatever its key."""

@@ -41,7 +41,8 @@ def denoiser(objective: IidDenoising, vocabulary: Vocabulary) -> Denoiser:
         )
     widths = (objective.inputs_length, most_tokens + most_runs + 2)
     make = partial(_block, objective=objective, most=(most_tokens, most_runs), widths=widths, vocabulary=vocabulary)
-    return Denoiser(raw_length, *widths, num_sentinels=needed, make=make)
+    longest_of = partial(_longest_of, most=(most_tokens, most_runs))
+    return Denoiser(raw_length, *widths, num_sentinels=needed, make=make, longest_of=longest_of)
 
 
 def most_masked(length: int, density: float) -> tuple[int, int]:
@@ -73,6 +74,10 @@ def iid_mask_block(keys_N: UInt64Array, length: int, density: float, most: tuple
     starts_NxL[:, 1:] &= ~mask_NxL[:, :-1]
     mask_NxL &= np.cumsum(starts_NxL, axis=1, dtype=np.int32) <= most[1]
     return mask_NxL
+
+
+def _longest_of(length: int, most: tuple[int, int]) -> tuple[int, int]:
+    return length + 1, min(most[0], length) + min(most[1], (length + 1) // 2) + 2
 
 
 def _block(

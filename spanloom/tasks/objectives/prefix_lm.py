@@ -32,13 +32,19 @@ def denoiser(objective: PrefixLM, vocabulary: Vocabulary) -> Denoiser:
     longest = raw_length - least_prefix(raw_length, objective.noise_density) + 1
     widths = (objective.inputs_length, longest)
     make = partial(prefix_block, density=objective.noise_density, widths=widths, vocabulary=vocabulary)
-    return Denoiser(raw_length, *widths, num_sentinels=0, make=make)
+    longest_of = partial(longest_of_prefixes, density=objective.noise_density)
+    return Denoiser(raw_length, *widths, num_sentinels=0, make=make, longest_of=longest_of)
 
 
 def least_prefix(length: int, density: float) -> int:
     """Tokens of the shortest prefix of a piece: at least one token is read and one is written, where there are two."""
     share = 1 - 2 * Fraction(repr(float(density)))
     return min(length - 1, max(1, round(share * (length - 1))))
+
+
+def longest_of_prefixes(length: int, density: float) -> tuple[int, int]:
+    """Tokens of the longest inputs and targets that a piece of `length` tokens may give."""
+    return max(length, 1), length - max(least_prefix(length, density), 0) + 1
 
 
 def prefix_lengths(keys_N: UInt64Array, length: int, density: float) -> IntArray:
@@ -65,7 +71,8 @@ def prefix_block(
     inputs_NxS[np.arange(num_rows), prefixes_N] = vocabulary.eos_id
     marks_NxF = np.tile(np.array(first, np.int32), (num_rows, 1))
     targets_NxT = _cut(ended_NxL1, prefixes_N, length + 1 - prefixes_N, widths[1], vocabulary)
-    return Block(np.concatenate([marks_NxF, inputs_NxS], axis=1), targets_NxT, length + 1 - prefixes_N)
+    inputs_NxS = np.concatenate([marks_NxF, inputs_NxS], axis=1)
+    return Block(inputs_NxS, targets_NxT, len(first) + prefixes_N + 1, length + 1 - prefixes_N)
 
 
 def _cut(

@@ -33,7 +33,8 @@ def denoiser(objective: TextInfilling, vocabulary: Vocabulary) -> Denoiser:
     lengths = span_lengths(objective.inputs_length, objective.noise_density, objective.mean_span_length)
     widths = (objective.inputs_length, lengths.raw_length + 1)
     make = partial(_block, objective=objective, widths=widths, vocabulary=vocabulary)
-    return Denoiser(lengths.raw_length, *widths, num_sentinels=1, make=make)
+    longest_of = partial(_longest_of, objective=objective)
+    return Denoiser(lengths.raw_length, *widths, num_sentinels=1, make=make, longest_of=longest_of)
 
 
 def span_lengths_block(keys_N: UInt64Array, tokens: int, spans: int) -> IntArray:
@@ -42,6 +43,11 @@ def span_lengths_block(keys_N: UInt64Array, tokens: int, spans: int) -> IntArray
     boxes_NxM = uniform_below(stream64(hash64(keys_N, _LENGTHS), tokens), spans).astype(np.int64)
     boxes_NxM += np.arange(num_rows)[:, None] * spans
     return np.bincount(boxes_NxM.ravel(), minlength=num_rows * spans).reshape(num_rows, spans)
+
+
+def _longest_of(length: int, objective: TextInfilling) -> tuple[int, int]:
+    noise, spans = noise_counts(length, objective.noise_density, objective.mean_span_length)
+    return length - noise + spans + 1, length + 1
 
 
 def _block(
@@ -62,6 +68,7 @@ def _block(
     return Block(
         ended_rows(inputs_NxI.ravel(), counts_N, widths[0], vocabulary),
         ended_rows(tokens.ravel(), lengths_N, widths[1], vocabulary),
+        counts_N + 1,
         lengths_N + 1,
     )
 

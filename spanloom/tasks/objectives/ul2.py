@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 
 from spanloom.settings.objectives import UL2
-from spanloom.tasks.block import Block, IntArray
+from spanloom.tasks.block import Block, IntArray, empty_block
 from spanloom.tasks.objectives.denoiser import Denoiser
-from spanloom.tasks.objectives.prefix_lm import least_prefix, prefix_block
+from spanloom.tasks.objectives.prefix_lm import longest_of_prefixes, prefix_block
 from spanloom.tasks.randomness import UInt64Array, hash64, uniform_below
-from spanloom.tasks.span_corruption import masked_block, noise_mask_block, rolled
+from spanloom.tasks.span_corruption import longest_of_spans, masked_block, noise_mask_block, rolled
 from spanloom.tasks.span_lengths import noise_counts, span_lengths
 from spanloom.vocabularies.vocabulary import Vocabulary
 
@@ -55,11 +55,12 @@ def denoiser(objective: UL2, vocabulary: Vocabulary) -> Denoiser:
         default=0,
     )
     _check_sentinels(objective, vocabulary, spans)
-    widths = (objective.inputs_length, max(_longest_target(part, raw_length, roll) for part in parts))
+    widths = (objective.inputs_length, _longest_of(raw_length, parts, roll)[1])
     rates = np.cumsum([part.rate for part in parts])
     bounds = np.round(rates / rates[-1] * 2.0**32).astype(np.uint64)
     make = partial(_block, parts=parts, bounds=bounds, roll=objective.random_roll, widths=widths, vocabulary=vocabulary)
-    return Denoiser(raw_length, *widths, num_sentinels=spans, make=make)
+    longest_of = partial(_longest_of, parts=parts, roll=roll)
+    return Denoiser(raw_length, *widths, num_sentinels=spans, make=make, longest_of=longest_of)
 
 
 def parts_of(objective: UL2, vocabulary: Vocabulary) -> tuple[Part, ...]:
@@ -114,10 +115,17 @@ def _room(part: Part, inputs_length: int, roll: int) -> int:
     return span_lengths(room - roll, part.density, part.mean_span_length).raw_length
 
 
-def _longest_target(part: Part, raw_length: int, roll: int) -> int:
+def _longest_of(length: int, parts: tuple[Part, ...], roll: int) -> tuple[int, int]:
+    inputs, targets = zip(*(_longest_of_part(part, length, roll) for part in parts), strict=True)
+    return max(inputs), max(targets)
+
+
+def _longest_of_part(part: Part, length: int, roll: int) -> tuple[int, int]:
     if part.mean_span_length is None:
-        return raw_length - least_prefix(raw_length, part.density) + 1
-    return sum(noise_counts(raw_length, part.density, part.mean_span_length)) + roll + 1
+        inputs, targets = longest_of_prefixes(length, part.density)
+    else:
+        inputs, targets = longest_of_spans(length, part.density, part.mean_span_length, roll)
+    return len(part.first) + inputs, targets
 
 
 def _check_sentinels(objective: UL2, vocabulary: Vocabulary, spans: int) -> None:
@@ -143,14 +151,13 @@ def _block(
     vocabulary: Vocabulary,
 ) -> Block:
     num_rows = len(tokens_NxL)
-    inputs_NxS, targets_NxT = (np.empty((num_rows, width), np.int32) for width in widths)
-    lengths_N = np.empty(num_rows, np.int64)
+    made = empty_block(num_rows, widths)
     parts_N = choices(keys_N, bounds)
     for number in np.unique(parts_N).tolist():
         own = np.flatnonzero(parts_N == number)
         block = _part_block(parts[number], tokens_NxL[own], keys_N[own], roll, widths, vocabulary)
-        inputs_NxS[own], targets_NxT[own], lengths_N[own] = block.inputs, block.targets, block.target_lengths
-    return Block(inputs_NxS, targets_NxT, lengths_N)
+        made.put(own, block)
+    return made
 
 
 def _part_block(

@@ -79,7 +79,11 @@ def test_inputs_and_targets_together_are_the_text_whatever_its_length(objective,
         block = denoiser.make(tokens_NxL, keys_of(20))
         assert (block.inputs.shape, block.inputs.dtype) == ((20, denoiser.inputs_length), np.int32)
         assert (block.targets.shape, block.targets.dtype) == ((20, denoiser.targets_length), np.int32)
+        longest = denoiser.longest_of(length)
+        assert block.input_lengths.max() <= longest[0] <= denoiser.inputs_length
+        assert block.target_lengths.max() <= longest[1] <= denoiser.targets_length
         for row in range(20):
+            assert len(without_padding(block.inputs[row])) == block.input_lengths[row]
             targets = without_padding(block.targets[row])
             assert len(targets) == block.target_lengths[row]
             assert read_back(objective, without_padding(block.inputs[row]), targets) == tokens_NxL[row].tolist()
@@ -92,6 +96,8 @@ def test_lengths_are_as_stated_and_no_longer_than_needed(objective):
         assert denoiser.inputs_length == objective.inputs_length
     block = denoiser.make(tokens_of(4000, denoiser.raw_length), keys_of(4000))
     longest = int(block.target_lengths.max())
+    assert denoiser.longest_of(denoiser.raw_length)[1] == denoiser.targets_length
+    assert denoiser.longest_of(denoiser.raw_length)[0] >= block.input_lengths.max()
     spare = 15 if isinstance(objective, IidDenoising) else 0  # four standard deviations of two numbers
     assert denoiser.targets_length - spare <= longest <= denoiser.targets_length
 
@@ -116,7 +122,7 @@ def test_a_row_depends_on_its_tokens_and_key_alone(objective):
     order = np.random.default_rng(3).permutation(60)
     shuffled = denoiser.make(tokens_NxL[order], keys_N[order])
     one = denoiser.make(tokens_NxL[4:5], keys_N[4:5])
-    for name in ("inputs", "targets", "target_lengths"):
+    for name in ("inputs", "targets", "input_lengths", "target_lengths"):
         assert np.array_equal(getattr(whole, name)[order], getattr(shuffled, name))
         assert np.array_equal(getattr(whole, name)[4:5], getattr(one, name))
 
