@@ -25,6 +25,18 @@ class TextExample:
     """Decoder targets, end of sequence included, (t,) int32."""
 
 
+@dataclass(frozen=True)
+class DrawnExample(TextExample):
+    """One example as training draws it."""
+
+    number: int
+    """Its number among the examples of the part."""
+    epoch: int
+    """How often it was drawn before."""
+    key: int
+    """What decides its noise."""
+
+
 class Dataset:
     """Numbered examples of one part of the data, as batches. It has no state: every answer follows from arguments."""
 
@@ -71,6 +83,23 @@ class Dataset:
     def raw(self, example: int) -> np.ndarray:
         """The tokens of example number `example` before noise (the targets of a pair), (n,) int32."""
         return self._examples.raw(example)
+
+    def drawn(self, first_example: int, count: int) -> list[DrawnExample]:
+        """The examples that `batch` has for the same arguments, without padding and with what they are made of."""
+        epochs_N, examples_N = self._order.draws(first_example, count)
+        keys_N = self._order.noise_keys(epochs_N, examples_N)
+        block = self._examples.make(examples_N, keys_N)
+        return [
+            DrawnExample(
+                raw=self._examples.raw(example),
+                inputs=block.inputs[row, : block.input_lengths[row]],
+                targets=block.targets[row, : block.target_lengths[row]],
+                number=example,
+                epoch=int(epochs_N[row]),
+                key=int(keys_N[row]),
+            )
+            for row, example in enumerate(examples_N.tolist())
+        ]
 
     def text_examples(self, count: int) -> list[TextExample]:
         """`count` examples spread evenly over the part (fewer if it has fewer), with the noise of `eval_batches`."""

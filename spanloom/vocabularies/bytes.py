@@ -68,6 +68,15 @@ class ByteVocabulary(Vocabulary):
                 shown.append(f"<extra_id_{sentinel}>" * len(tokens))
         return "".join(shown)
 
+    def spell(self, ids: Ids) -> str:
+        """Bytes as UTF-8, those that make no character as \\xNN, and marks by their names."""
+        shown = []
+        for is_text, group in groupby(map(int, ids), key=lambda token: _OFFSET <= token < _BASE_SIZE):
+            tokens = list(group)
+            text = self._bytes_of(tokens).decode("utf-8", errors="backslashreplace")
+            shown.append(text if is_text else "".join(map(self._mark, tokens)))
+        return "".join(shown)
+
     def fingerprint(self) -> str:
         """SHA-256 of the convention and its sentinels."""
         return hashlib.sha256(f"bytes+{_OFFSET} {self.size} {self.sentinels}".encode()).hexdigest()

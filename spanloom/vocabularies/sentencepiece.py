@@ -78,6 +78,18 @@ class SentencePieceVocabulary(Vocabulary):
             shown.extend([self.decode(tokens)] if sentinel is None else [f"<extra_id_{sentinel}>"] * len(tokens))
         return " ".join(shown)
 
+    def spell(self, ids: Ids) -> str:
+        """Pieces as they are, a space for each word-start mark; pieces of single bytes as UTF-8, or as \\xNN."""
+        shown = []
+        for is_byte, group in groupby(map(int, ids), key=self._is_byte):
+            tokens = list(group)
+            if is_byte:
+                content = bytes(int(piece[3:-1], 16) for piece in self._processor.id_to_piece(tokens))  # <0xNN>
+                shown.append(content.decode("utf-8", errors="backslashreplace"))
+            else:
+                shown += [self._spelled(token) for token in tokens]
+        return "".join(shown)
+
     def fingerprint(self) -> str:
         """SHA-256 of the model file and the sentinels."""
         model = hashlib.sha256(self._model).hexdigest()
@@ -86,6 +98,15 @@ class SentencePieceVocabulary(Vocabulary):
     def files(self) -> dict[str, bytes]:
         """The model file as it was given, without appended sentinels."""
         return {MODEL_FILE: self._model}
+
+    def _is_byte(self, token: int) -> bool:
+        return 0 <= token < self.size and bool(self._processor.is_byte(token))
+
+    def _spelled(self, token: int) -> str:
+        is_mark = not 0 <= token < self.size or token in self.sentinels or token == self.unk_id
+        if is_mark or self._processor.is_control(token):
+            return self._mark(token)
+        return str(self._processor.id_to_piece(token)).replace(_WORD_START, " ")
 
 
 def _load(model: bytes, path: str | Path) -> sentencepiece.SentencePieceProcessor:

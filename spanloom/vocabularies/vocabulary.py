@@ -56,12 +56,26 @@ class Vocabulary(ABC):
         """The text of ids for people to read: sentinel k shown as <extra_id_k>, bad bytes as U+FFFD."""
 
     @abstractmethod
+    def spell(self, ids: Ids) -> str:
+        """Every id of a stretch inside a text for people to read, so that pieces put side by side give the whole.
+
+        Spaces are kept at both ends; bytes that make no character read as \\xNN; ids that are no text read as
+        <extra_id_k>, </s>, <pad>, <unk> or <id N>. Ids of bytes are text, even where they serve as sentinels, too.
+        """
+
+    @abstractmethod
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of all that decides which ids a text gets."""
 
     def files(self) -> dict[str, bytes]:
         """Files that a checkpoint must keep to build the vocabulary again: name -> content."""
         return {}
+
+    def _mark(self, token: int) -> str:
+        """How an id that is no text reads in `spell`."""
+        if token in self.sentinels:
+            return f"<extra_id_{self.sentinels.index(token)}>"
+        return {self.pad_id: "<pad>", self.eos_id: "</s>", self.unk_id: "<unk>"}.get(token, f"<id {token}>")
 
     def _until_eos(self, ids: Ids) -> list[int]:
         """The ids as a list, cut after the first end of sequence (which is left out)."""

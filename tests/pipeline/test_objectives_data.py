@@ -74,6 +74,18 @@ def test_a_batch_is_that_of_any_split_of_it(case, joining):
         assert np.array_equal(rows, np.concatenate([part[name] for part in parts]))
 
 
+@pytest.mark.parametrize("joining", JOININGS)
+def test_what_is_drawn_is_what_the_batch_has(case, joining):
+    _, made = case
+    train = made[joining].train
+    batch, drawn = train.batch(train.num_examples - 5, 9), train.drawn(train.num_examples - 5, 9)
+    assert [one.epoch for one in drawn] == [0] * 5 + [1] * 4
+    for row, one in enumerate(drawn):
+        assert np.array_equal(one.raw, train.raw(one.number))
+        for name, tokens in (("encoder_input_tokens", one.inputs), ("decoder_target_tokens", one.targets)):
+            assert np.array_equal(np.trim_zeros(batch[name][row], "b"), tokens)
+
+
 def test_epochs_differ_and_held_out_noise_does_not(case):
     kind, made = case
     data = made["stream"]

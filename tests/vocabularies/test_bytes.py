@@ -96,3 +96,13 @@ def test_impossible_settings_and_text() -> None:
         build(Bytes("other"))  # type: ignore[arg-type]
     with pytest.raises(UnicodeEncodeError):
         build(Bytes()).encode("\ud800")
+
+
+@pytest.mark.short
+def test_bytes_are_spelled_so_that_every_id_is_seen() -> None:
+    vocabulary = build(Bytes())
+    ids = vocabulary.encode("n\u00e9 \u6c34")
+    assert vocabulary.spell(ids) == "n\u00e9 \u6c34" and vocabulary.spell([]) == ""
+    assert vocabulary.spell(ids[:2]) + vocabulary.spell(ids[2:5]) == "n\\xc3\\xa9 \\xe6"
+    assert vocabulary.spell([0, 1, 2, 259, 383, 384]) == "<pad></s><unk><extra_id_0><extra_id_124><id 384>"
+    assert build(Bytes("google")).spell([258, 100]) == "\\xffa"

@@ -189,3 +189,20 @@ def test_published_models() -> None:
     assert t5.size == 32_100 and t5.sentinels == tuple(range(32_099, 31_999, -1))
     mt5 = build(SentencePiece(str(shared_dir("data", "tokenizers", "mt5", "spiece.model"))))
     assert mt5.size == 250_100 and mt5.sentinels == tuple(range(250_099, 249_999, -1))
+
+
+@pytest.mark.short
+def test_pieces_are_spelled_so_that_every_id_is_seen(plain: str, tmp_path: Path) -> None:
+    vocabulary = build(SentencePiece(plain, extra_ids=7))
+    ids = vocabulary.encode("brown fox")
+    whole = vocabulary.spell(ids)
+    assert whole == " brown fox" == "".join(vocabulary.spell([token]) for token in ids)
+    marks = [0, 1, 2, vocabulary.sentinels[3], vocabulary.size, -1]
+    assert vocabulary.spell(marks) == f"<pad></s><unk><extra_id_3><id {vocabulary.size}><id -1>"
+    fallback = {"vocab_size": 400, "byte_fallback": True}
+    vocabulary = build(SentencePiece(train(tmp_path / "bytes.model", **fallback)))
+    ids = vocabulary.encode("fox \u6c34")
+    assert vocabulary.spell(ids) == " fox \u6c34"
+    assert vocabulary.spell(ids[-1:]) == "\\xb4"
+    control = build(SentencePiece(train(tmp_path / "control.model", control_symbols=names(2))))
+    assert control.spell([control.sentinels[1]]) == "<extra_id_1>"

@@ -45,6 +45,14 @@ def span_lengths_block(keys_N: UInt64Array, tokens: int, spans: int) -> IntArray
     return np.bincount(boxes_NxM.ravel(), minlength=num_rows * spans).reshape(num_rows, spans)
 
 
+def masked_spans(keys_N: UInt64Array, length: int, objective: TextInfilling) -> tuple[IntArray, IntArray]:
+    """(where it starts, how long it is) of every masked span of pieces of `length` tokens: two (N, K) int64 arrays."""
+    counts = noise_counts(length, objective.noise_density, objective.mean_span_length)
+    kept_NxK1, lengths_NxK = _runs(keys_N, length, counts)
+    starts_NxK = np.cumsum(kept_NxK1[:, :-1], axis=1) + np.cumsum(lengths_NxK, axis=1) - lengths_NxK
+    return starts_NxK, lengths_NxK
+
+
 def _longest_of(length: int, objective: TextInfilling) -> tuple[int, int]:
     noise, spans = noise_counts(length, objective.noise_density, objective.mean_span_length)
     return length - noise + spans + 1, length + 1
@@ -73,17 +81,26 @@ def _block(
     )
 
 
+def _runs(keys_N: UInt64Array, length: int, counts: tuple[int, int]) -> tuple[IntArray, IntArray]:
+    """Tokens that stay around the K spans of each piece (N, K + 1), and tokens of the spans (N, K)."""
+    noise, spans = counts
+    if spans == 0:
+        return np.full((len(keys_N), 1), length), np.zeros((len(keys_N), 0), np.int64)
+    kept_NxK1 = random_compositions(hash64(keys_N, _GAPS), length - noise + 2, spans + 1)
+    kept_NxK1[:, [0, -1]] -= 1  # the text may begin and end with a span
+    return kept_NxK1, span_lengths_block(keys_N, noise, spans)
+
+
 def _masked(tokens_NxL: Int32Array, keys_N: UInt64Array, counts: tuple[int, int], vocabulary: Vocabulary) -> Int32Array:
     """Each row with its spans replaced: (N, L - n + K)."""
     num_rows, length = tokens_NxL.shape
     noise, spans = counts
     if spans == 0:
         return tokens_NxL
-    kept_NxK1 = random_compositions(hash64(keys_N, _GAPS), length - noise + 2, spans + 1)
-    kept_NxK1[:, [0, -1]] -= 1  # the text may begin and end with a span
+    kept_NxK1, lengths_NxK = _runs(keys_N, length, counts)
     runs_NxK1x2 = np.zeros((num_rows, spans + 1, 2), np.intp)
     runs_NxK1x2[:, :, 0] = kept_NxK1
-    runs_NxK1x2[:, :-1, 1] = span_lengths_block(keys_N, noise, spans)
+    runs_NxK1x2[:, :-1, 1] = lengths_NxK
     stays = np.tile(np.array([True, False]), num_rows * (spans + 1))
     kept = tokens_NxL.ravel()[np.repeat(stays, runs_NxK1x2.ravel())]
     is_mask = np.zeros((num_rows, length - noise + spans), np.bool_)

@@ -5,7 +5,7 @@ import pytest
 
 from spanloom.settings.objectives import TextInfilling
 from spanloom.settings.vocabulary import Bytes
-from spanloom.tasks.objectives.text_infilling import denoiser, span_lengths_block
+from spanloom.tasks.objectives.text_infilling import denoiser, masked_spans, span_lengths_block
 from spanloom.tasks.randomness import hash64
 from spanloom.tasks.span_lengths import noise_counts
 from spanloom.vocabularies.build import build
@@ -51,3 +51,18 @@ def test_masks_stand_anywhere_the_ends_included():
     counts = (block.inputs[:, :width] == MASK).sum(axis=0)
     assert counts[0] > 0 and counts[-1] > 0
     assert abs(int(counts[0]) - int(counts[-1])) < 5 * math.sqrt(2 * counts[0])
+
+
+@pytest.mark.parametrize("length", [2, 20, 61])
+def test_the_spans_told_are_those_that_the_inputs_lack(length):
+    objective = TextInfilling(64)
+    keys, tokens = hash64(3, np.arange(200)), np.arange(3, 3 + length)
+    block = denoiser(objective, BYTES).make(np.tile(tokens, (200, 1)), keys)
+    starts, lengths = masked_spans(keys, length, objective)
+    for row, begins, counts in zip(block.inputs.tolist(), starts.tolist(), lengths.tolist(), strict=True):
+        made, at = [], 0
+        for begin, count in zip(begins, counts, strict=True):
+            made += [*tokens[at:begin].tolist(), MASK]
+            at = begin + count
+        made += [*tokens[at:].tolist(), 1]
+        assert row[: len(made)] == made and not any(row[len(made) :])
