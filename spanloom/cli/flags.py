@@ -18,7 +18,7 @@ from spanloom.cli.parsing import hints_of_run, refuse_unknown, with_tyro
 from spanloom.cli.recipe import Parameter, Recipe
 from spanloom.cli.tokens import Flag, merge_repeated, split
 from spanloom.model.sizes import named, sizes_in_short
-from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
+from spanloom.settings.kinds import all_fields, get, holds_settings, kind_name, parts, put
 from spanloom.settings.mixture import Mixture
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
@@ -72,6 +72,7 @@ def parse(
     own = {p.name: p for p in recipe.parameters}
     kinds = _kind_flags(own)
     others = _names(options)
+    _refuse_code(flags, own)
     refuse_unknown(flags, [*own, *kinds, *all_fields(), *others], prog)
     _refuse_groups(flags, [*own, *kinds])
     flags = merge_repeated(
@@ -199,6 +200,14 @@ def _refuse_groups(flags: Iterable[Flag], others: Iterable[str]) -> None:
             raise UsageError(
                 f"{flag.typed} is a group of settings: name one of them ({names}{', ...' if inside[4:] else ''})"
             )
+
+
+def _refuse_code(flags: Iterable[Flag], own: Iterable[str]) -> None:
+    """Refuse what stands in recipes alone."""
+    hints = {} if not flags else hints_of_run()
+    for flag in flags:
+        if flag.name not in own and holds_settings(hints.get(flag.name)):
+            raise UsageError(f"{flag.typed}: no flag can say what this holds (code, rows or settings): write a recipe")
 
 
 def _refuse_other_kinds(run: Run, flags: Iterable[Flag]) -> None:

@@ -10,12 +10,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from spanloom.settings.function import Function
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
 
-FREE = ("steps", "log", "eval", "checkpoint", "after", "out", "name", "model.name")
+FREE = ("steps", "loading", "log", "eval", "checkpoint", "after", "out", "name", "model.name")
 """Fields (with all below them) that may change on resume."""
+
+MEASURES = ("task.metrics", "task.postprocess")
+"""Code that only looks at what was learnt, and may change on resume, too."""
 
 WEIGHTS = (
     "model.vocab_size",
@@ -60,7 +64,7 @@ class Change:
     @property
     def free(self) -> bool:
         """Whether it may change on resume."""
-        return within(self.field, FREE)
+        return within(self.field, (*FREE, *MEASURES))
 
     @property
     def shapes(self) -> bool:
@@ -166,6 +170,8 @@ def _diff(found: Iterable[Change]) -> str:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, Function):
+        return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         inside = (f"{f.name} {_show(getattr(value, f.name))}" for f in dataclasses.fields(value))
         return f"{type(value).__name__} ({', '.join(inside)})"

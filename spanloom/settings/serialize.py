@@ -7,8 +7,10 @@ takes its default, so that a run written before a setting existed can still be r
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
+from spanloom.settings.function import FunctionError
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 
@@ -27,6 +29,8 @@ def to_json(settings: Any) -> Any:
         return {TAG: type(settings).__name__, **fields}
     if isinstance(settings, list | tuple):
         return [to_json(item) for item in settings]
+    if isinstance(settings, Mapping):
+        return {key: to_json(value) for key, value in settings.items()}
     if settings is None or isinstance(settings, bool | int | float | str):
         return settings
     raise SettingsError(f"settings hold plain data only, not {type(settings).__name__}: {settings!r}")
@@ -57,6 +61,10 @@ def _read(hint: Any, value: Any, where: str) -> Any:
         return tuple(_read(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(kinds, value, strict=True)))
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _read_dataclass((hint,), value, where)
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise _wrong(where, "must be an object", value)
+        return {key: _read(args[1], one, f"{where}.{key}") for key, one in value.items()}
     return _read_scalar(hint, value, where)
 
 
@@ -94,7 +102,11 @@ def _read_dataclass(classes: tuple[Any, ...], value: Any, where: str) -> Any:
     for f in dataclasses.fields(cls):
         if f.name not in value and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise SettingsError(f"{prefix}{f.name}: missing, and {name} has no default for it")
-    return cls(**{k: _read(hints[k], v, prefix + k) for k, v in value.items() if k != TAG})
+    values = {k: _read(hints[k], v, prefix + k) for k, v in value.items() if k != TAG}
+    try:
+        return cls(**values)
+    except FunctionError as error:
+        raise SettingsError(f"{where or 'settings'}: {error}") from None
 
 
 def _read_scalar(kind: Any, value: Any, where: str) -> Any:

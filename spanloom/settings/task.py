@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from spanloom.settings.objectives import Objective, SpanCorruption
+from spanloom.settings.feature import MODEL_INPUTS, Feature
+from spanloom.settings.function import Function, FunctionError, as_function, as_functions
+from spanloom.settings.objectives import Objective, SpanCorruption, Supervised
 from spanloom.settings.row_sources import Errors as Errors
 from spanloom.settings.row_sources import RowSource
 from spanloom.settings.vocabulary import Bytes, Vocabulary
@@ -86,3 +88,36 @@ class Task:
     """What makes inputs and targets of it."""
     version: str = "1"
     """Change it to rebuild the store although nothing else changed."""
+    preprocessors: tuple[Function, ...] = ()
+    """Functions of one example, applied in this order: from a row of the source to what the objective needs. What each
+    returns decides what it does, see `spanloom.tasks.preprocessing`. Callables may be given."""
+    features: tuple[Feature, ...] = ()
+    """Fields that examples have then; empty: those that the objective needs."""
+    deduplicate: tuple[str, ...] = ()
+    """Fields of the source's rows; of rows that are equal in all of them only the first is kept. Empty: all are."""
+    postprocess: Function | None = None
+    """From a decoded text, and the example as `example` if it takes that, to the value that metrics compare."""
+    metrics: tuple[Function, ...] = ()
+    """Functions from the lists of targets and predictions to a dict of numbers; empty: exact match."""
+
+    def __post_init__(self) -> None:
+        """Callables become their names. Raises FunctionError for code that a run cannot write down."""
+        for name in ("preprocessors", "metrics"):
+            object.__setattr__(self, name, as_functions(getattr(self, name), f"{name} of task {self.name!r}"))
+        if self.postprocess is not None:
+            try:
+                object.__setattr__(self, "postprocess", as_function(self.postprocess))
+            except FunctionError as error:
+                raise FunctionError(f"postprocess of task {self.name!r}: {error}") from None
+
+
+def uses_rows(task: Task) -> bool:
+    """Whether the task's examples are made of rows, one by one; else of text alone, many at a time, which is faster."""
+    return bool(task.preprocessors or task.features) or isinstance(task.source, RowSource)
+
+
+def features_of(task: Task) -> tuple[Feature, ...]:
+    """The task's features: those that are set, or those of its objective."""
+    if task.features:
+        return task.features
+    return MODEL_INPUTS if isinstance(task.objective, Supervised) else (Feature("text"),)
