@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
+from spanloom.tasks.file_system import open_file
 from spanloom.tasks.read_report import BadInputError, ReadReport
 
 BLOCK = 1 << 20
@@ -34,7 +35,7 @@ def compression_of(path: str, report: ReadReport) -> str:
 
     Raises BadInputError for archives, and where the name promises a compression that the content does not have.
     """
-    with _open(path) as file:
+    with open_file(path, report) as file:
         head = file.read(16)
     named = SUFFIXES.get(os.path.splitext(path)[1].lower(), "")
     found = _recognise(head)
@@ -58,7 +59,7 @@ def blocks(path: str, compression: str, block_size: int = BLOCK, report: ReadRep
 
     Raises BadInputError with reason 'damaged compressed file' where compressed data ends early or does not check.
     """
-    with _open(path) as file:
+    with open_file(path, report) as file:
         if not compression:
             yield from _read(path, file, block_size, report)
             return
@@ -83,16 +84,6 @@ def _recognise(head: bytes) -> str:
     if found == "bzip2" and head[4:10] not in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90") and len(head) >= 10:
         return ""
     return found
-
-
-def _open(path: str) -> BinaryIO:
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise BadInputError(
-            path, f"cannot be opened: {error.strerror or error}", "Check the path and its permissions",
-            reason="unreadable file",
-        ) from error  # fmt: skip
 
 
 def _read(path: str, file: BinaryIO, size: int, report: ReadReport | None) -> Iterator[bytes]:

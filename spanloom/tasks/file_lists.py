@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from spanloom.settings.nearest import nearest
 from spanloom.tasks.compression import SUFFIXES
+from spanloom.tasks.file_system import real_path
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
+from spanloom.tasks.remote_files import (
+    facts_of,
+    files_like,
+    forget,
+    is_remote,
+    names_near,
+    normalized,
+    refuse_secrets,
+)
 
 FORMATS = {
     ".txt": "txt", ".text": "txt",
@@ -20,8 +30,10 @@ FORMATS = {
 def list_files(patterns: Sequence[str], intake: Intake | None = None) -> list[str]:
     """The files that paths and globs (`~`, `*`, `?`, `[...]`, `**`) name: sorted by path, each file once.
 
-    Raises BadInputError for a pattern without a file, naming what is near, for a folder, and for what is no
-    regular file; unless bad input is skipped and there are other files.
+    They may be remote (s3://bucket/corpus/*.txt), see `spanloom.tasks.remote_files`.
+
+    Raises BadInputError for a pattern without a file, naming what is near, for a folder, and for what is no regular
+    file; unless bad input is skipped and there are other files.
     """
     intake = intake or Intake(ReadReport())
     patterns = (patterns,) if isinstance(patterns, str) else patterns
@@ -32,7 +44,7 @@ def list_files(patterns: Sequence[str], intake: Intake | None = None) -> list[st
     paths: set[str] = set()
     last: BadInputError | None = None
     for pattern in patterns:
-        for match in _matches(pattern):
+        for match in _remote_matches(pattern, intake.report) if is_remote(pattern) else _matches(pattern):
             if isinstance(match, BadInputError):
                 last = match
                 intake.refuse(match)
@@ -42,7 +54,7 @@ def list_files(patterns: Sequence[str], intake: Intake | None = None) -> list[st
         raise last
     files: dict[str, str] = {}
     for path in sorted(paths):
-        first = files.setdefault(os.path.realpath(path), path)
+        first = files.setdefault(real_path(path), path)
         if first != path:
             intake.report.note("same file", f"{path} is {first} under another name: read once")
     return sorted(files.values())
@@ -70,11 +82,11 @@ def format_of(path: str, asked: str) -> str:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Raises BadInputError for what no setting can skip: it names no file of this machine."""
+    """Raises BadInputError for what no setting can skip: it names no file, or must not be written down."""
     if not pattern.strip():
         raise BadInputError("files", "one name is empty", "Name paths or globs (is a variable of the shell unset?)")
-    if "://" in pattern:
-        raise BadInputError(pattern, "remote paths are not read", "Copy the files to a local disk, or mount them")
+    if is_remote(pattern):
+        refuse_secrets(pattern)
 
 
 def _matches(pattern: str) -> list[str | BadInputError]:
@@ -87,6 +99,25 @@ def _matches(pattern: str) -> list[str | BadInputError]:
     if not files:
         return [BadInputError(pattern, *_why_nothing(path, found), reason="nothing found")]
     return [_irregular(match) or match for match in files]
+
+
+def _remote_matches(pattern: str, report: ReadReport) -> list[str | BadInputError]:
+    """Like `_matches`, on a remote file system. Raises BadInputError where it cannot be asked."""
+    forget(pattern)
+    try:
+        facts = facts_of(pattern, report)
+    except FileNotFoundError:
+        # a question mark begins the query of a web address
+        is_glob = "*" in pattern if pattern.startswith("http") else glob.has_magic(pattern)
+        found = files_like(pattern, report) if is_glob else []
+        if found:
+            return [*found]
+        kind = "no file matches" if is_glob else "does not exist"
+        return [BadInputError(pattern, kind + names_near(pattern), "Check the address", reason="nothing found")]
+    if facts.is_folder:
+        fix = f"Name its files: {pattern.rstrip('/') + '/*.txt'!r}"
+        return [BadInputError(pattern, "is a folder, not a file", fix, reason="folder")]
+    return [normalized(pattern)]
 
 
 def _irregular(path: str) -> BadInputError | None:

@@ -1,6 +1,5 @@
 """Rows of parquet files, read a record batch at a time and only the columns asked for."""
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,31 +7,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spanloom.tasks import compression, templates
+from spanloom.tasks.file_system import open_file, size_of
 from spanloom.tasks.read_report import BadInputError, Intake, empty_file
+from spanloom.tasks.remote_files import is_remote
 from spanloom.tasks.shown import shown
 
 _BATCH = 1024
 
 
-def parquet_rows(path: str, wanted: Sequence[str], intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(row number from 1, fields) of each row.
+def parquet_rows(path: str, wanted: Sequence[str] | None, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(row number from 1, fields) of each row: the `wanted` ones, or all.
 
     Raises BadInputError for a file that is not whole, a column that does not exist, and text that is not UTF-8.
     """
     if kind := compression.compression_of(path, intake.report):
         raise BadInputError(path, f"a parquet file inside of {kind}", "Unpack it first", reason="archive")
     intake.report.files += 1
-    if not os.path.getsize(path):
+    size = size_of(path)
+    if not size:
         intake.refuse(empty_file(path))
         return
     try:
-        with pq.ParquetFile(path) as file:
-            columns = _columns(path, file.schema_arrow, wanted)
+        with open_file(path, intake.report) as opened, pq.ParquetFile(opened if is_remote(path) else path) as file:
+            names = _columns(path, file.schema_arrow, file.schema_arrow.names if wanted is None else wanted)
+            columns = None if wanted is None else names  # a name with a dot in it would be taken for a path
             first = 1
             for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
                 yield from _rows(path, first, batch, intake)
                 first += batch.num_rows
-                intake.report.file_bytes += os.path.getsize(path) * batch.num_rows // file.metadata.num_rows
+                intake.report.file_bytes += size * batch.num_rows // file.metadata.num_rows
     except BadInputError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:  # a damaged schema gives names that are no UTF-8

@@ -1,14 +1,14 @@
 """Which files the train and the heldout split of a source read, where held-out files are named."""
 
-import os
-
+from spanloom.settings.row_sources import RecordFiles, RowFiles
 from spanloom.settings.task import PairFiles, TextFiles
 from spanloom.tasks.file_lists import list_files
+from spanloom.tasks.file_system import real_path
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
 
 
-def files_of(source: TextFiles | PairFiles, split: Split, report: ReadReport) -> list[str]:
+def files_of(source: TextFiles | PairFiles | RowFiles | RecordFiles, split: Split, report: ReadReport) -> list[str]:
     """The files that a split reads. Files that are named for both are held out.
 
     Raises BadInputError where files are not found or none is left.
@@ -18,9 +18,9 @@ def files_of(source: TextFiles | PairFiles, split: Split, report: ReadReport) ->
         return list_files(source.files, intake)
     if split == "heldout":
         return list_files(source.heldout_files, intake)
-    real = {os.path.realpath(path) for path in list_files(source.heldout_files, Intake(ReadReport(), source.errors))}
+    real = {real_path(path) for path in list_files(source.heldout_files, Intake(ReadReport(), source.errors))}
     files = list_files(source.files, intake)
-    left = [path for path in files if os.path.realpath(path) not in real]
+    left = [path for path in files if real_path(path) not in real]
     if not left:
         raise BadInputError("files", "all of them are held-out files too", "Name others to train on")
     if len(left) < len(files):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from spanloom.settings.task import Errors
+from spanloom.settings.row_sources import Errors
 
 _Texts = Mapping[str, Sequence[bytes]]
 _NAMED = 5  # so many messages of a kind are kept; the rest are only counted
@@ -42,6 +42,8 @@ class ReadReport:
     """Undecodable places that became U+FFFD (errors=replace)."""
     nul_characters: int = 0
     """NUL characters in the text given out; they are kept, being legal text."""
+    retried: int = 0
+    """Dropped connections to remote files after which reading went on."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Reason -> how many documents, rows or files were left out for it."""
     messages: list[str] = field(default_factory=list)
@@ -63,6 +65,12 @@ class ReadReport:
         if self.replaced < _NAMED:
             self.messages.append(f"replaced: {message}")
         self.replaced += count
+
+    def retry(self, message: str) -> None:
+        """Count a dropped connection; the first few messages are kept."""
+        if self.retried < _NAMED:
+            self.messages.append(f"tried again: {message}")
+        self.retried += 1
 
     def note(self, kind: str, message: str) -> None:
         """Keep something the user should know; further notes of the same kind are counted."""
@@ -86,6 +94,8 @@ class ReadReport:
             lines.append(f"skipped: {reasons}")
         if self.replaced:
             lines.append(f"replaced: {plural(self.replaced, 'undecodable place')} by U+FFFD")
+        if self.retried:
+            lines.append(f"tried again: {plural(self.retried, 'dropped connection')}")
         if self.nul_characters:
             lines.append(f"kept: {plural(self.nul_characters, 'NUL character')}")
         for kind, note in self.notes.items():

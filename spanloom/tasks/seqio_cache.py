@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spanloom.settings.nearest import did_you_mean
+from spanloom.tasks.file_system import exists, is_folder, list_folder, open_file
 from spanloom.tasks.read_report import BadInputError, Intake
 from spanloom.tasks.seqio_features import Feature, build_example, read_features
 from spanloom.tasks.tf_example import parse_examples
@@ -45,14 +46,14 @@ def open_cache(folder: str, split: str, intake: Intake) -> SeqioCache:
     Raises BadInputError where the folder is no finished cache, lacks the split (naming those it has), or does not
     describe it; and for shards that are missing or of another count (errors=skip: counted).
     """
-    if not os.path.isdir(folder):
+    if not is_folder(folder):
         raise BadInputError(folder, "there is no such folder", "Name the task's folder: the one that holds COMPLETED")
-    if not os.path.exists(os.path.join(folder, "COMPLETED")):
+    if not exists(os.path.join(folder, "COMPLETED")):
         what = "no finished SeqIO cache: the file COMPLETED, which is written last, is not there"
         raise BadInputError(folder, what, _CACHE_AGAIN, reason="unfinished cache")
     info_path = os.path.join(folder, f"info.{split}.json")
-    if not os.path.exists(info_path):
-        splits = sorted({match[1] for match in map(_SHARD.match, os.listdir(folder)) if match})
+    if not exists(info_path):
+        splits = sorted({match[1] for match in map(_SHARD.match, list_folder(folder)) if match})
         raise BadInputError(folder, f"no split {split!r} here: no {info_path}{did_you_mean(split, splits)}")
     info = _read_json(info_path)
     count = info.get("num_shards")
@@ -130,7 +131,7 @@ def _decode(cache: SeqioCache, shard: str, records: list[Record], intake: Intake
 
 
 def _find_shards(folder: str, split: str, count: int, info_path: str, intake: Intake) -> tuple[str, ...]:
-    present = {name for name in os.listdir(folder) if (match := _SHARD.match(name)) and match[1] == split}
+    present = {name for name in list_folder(folder) if (match := _SHARD.match(name)) and match[1] == split}
     expected = [f"{split}.tfrecord-{number:05}-of-{count:05}" for number in range(count)]
     if others := sorted(present.difference(expected)):
         what = f"not one of the {count} shards that {info_path} speaks of (and {len(others) - 1} more like it)"
@@ -150,7 +151,7 @@ def _refuse(path: str, what: str, intake: Intake) -> None:
 
 def _count_examples(folder: str, split: str) -> int | None:
     path = os.path.join(folder, f"stats.{split}.json")
-    if not os.path.exists(path):
+    if not exists(path):
         return None
     count = _read_json(path).get("examples")
     if count is not None and (type(count) is not int or count < 0):
@@ -160,8 +161,8 @@ def _count_examples(folder: str, split: str) -> int | None:
 
 def _read_json(path: str) -> dict[str, Any]:
     try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
+        with open_file(path) as file:
+            content = json.loads(file.read().decode("utf-8"))
     except OSError as error:
         raise BadInputError(path, f"cannot be read: {error.strerror or error}", reason="unreadable file") from error
     except (ValueError, RecursionError) as error:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import compress
@@ -10,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.settings.task import Errors, PairFiles, PythonDocs, Source
+from spanloom.settings.task import PairFiles, PythonDocs, Source
 from spanloom.tasks import python_docs
 from spanloom.tasks.documents import Documents
 from spanloom.tasks.file_lists import list_files
+from spanloom.tasks.file_system import identity, size_of
 from spanloom.tasks.heldout import Mask, Split, bound_for, bound_of, check_share, is_heldout
 from spanloom.tasks.pairs import read_pairs
 from spanloom.tasks.parts import files_of
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport, plural
 from spanloom.tasks.text_files import read_texts
 
-_EDGE = 1 << 12
 _FAR = 2  # times the share asked for, or one part in so many
 
 
@@ -151,7 +150,7 @@ def source_bytes(source: Source, splits: Sequence[Split]) -> int:
     if isinstance(source, PythonDocs):
         return 0
     read = splits if source.heldout_files else splits[:1]
-    return sum(os.path.getsize(path) for split in read for path in files_of(source, split, ReadReport()))
+    return sum(size_of(path) for split in read for path in files_of(source, split, ReadReport()))
 
 
 def source_fingerprint(source: Source) -> str:
@@ -164,26 +163,9 @@ def source_fingerprint(source: Source) -> str:
         return digest.hexdigest()
     for patterns in (source.files, source.heldout_files):
         for path in list_files(patterns, Intake(ReadReport(), source.errors)) if patterns else ():
-            digest.update(_file_identity(path, source.errors))
+            digest.update(identity(path, source.errors))
         digest.update(b"|")
     return digest.hexdigest()
-
-
-def _file_identity(path: str, errors: Errors) -> bytes:
-    """A file's name without its folders, size, time of change, first and last bytes, hashed; of one that cannot be
-    opened the name alone, where such files are skipped."""
-    try:
-        with open(path, "rb") as file:
-            stat = os.fstat(file.fileno())
-            head = file.read(_EDGE)
-            file.seek(max(0, stat.st_size - _EDGE))
-            tail = file.read(_EDGE)
-    except OSError as error:
-        if errors == "skip":
-            return os.path.basename(path).encode()
-        raise BadInputError(path, f"cannot be read: {error.strerror or error}", "Check its permissions") from error
-    facts = f"{os.path.basename(path)!r} {stat.st_size} {stat.st_mtime_ns} ".encode()
-    return hashlib.sha256(facts + hashlib.sha256(head).digest() + hashlib.sha256(tail).digest()).digest()
 
 
 def _check_any(source: Source, train: ReadReport, heldout: ReadReport | None = None) -> None:

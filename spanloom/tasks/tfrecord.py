@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanloom.tasks.crc32c import crc32c
+from spanloom.tasks.file_system import open_file
 from spanloom.tasks.read_report import BadInputError, Intake
 
 WINDOW = 1 << 22
@@ -53,10 +54,11 @@ def find_frames(path: str) -> Frames:
     it stands in `damage`, with the frames before it.
     """
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        with open_file(path) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
             offsets, headers = _walk(file, size)
-    except OSError as error:
+    except OSError as error:  # while it is read
         raise BadInputError(
             path, f"cannot be read: {error.strerror or error}", "Check the path and its permissions",
             reason="unreadable file",
@@ -81,7 +83,7 @@ def read_records(frames: Frames, intake: Intake, first: int = 0, stop: int | Non
     and left out), and after the last record of a file whose end is damaged (within `Intake.file_errors`: counted).
     """
     total = len(frames) if stop is None else min(stop, len(frames))
-    with open(frames.path, "rb") as file:
+    with open_file(frames.path, intake.report) as file:
         while first < total:
             bound = int(np.searchsorted(frames.offsets, frames.offsets[first] + WINDOW, "right")) - 1
             last = min(max(bound, first + 1), total)
@@ -160,7 +162,7 @@ def _bad_length(path: str, number: int, offset: int, size: int) -> BadInputError
     what = f"the length of record {number}, which begins here, does not match its checksum (CRC32C); {lost}"
     if offset:
         return BadInputError(_place(path, offset), what, _GET_AGAIN, reason="damaged tfrecord file")
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         head = file.read(40)
     if head.startswith(b"version https://git-lfs"):
         what, fix = "this is a Git LFS pointer, not the file", "Fetch the file itself: git lfs pull"

@@ -58,7 +58,7 @@ def test_a_link_to_a_listed_file_is_read_once(corpus):
         ("../korpus/*.txt", r"no file matches: the folder '.*korpus' does not exist; near is '.*corpus'"),
         ("sub", r"is a folder, not a file \(it holds d\.jsonl\.gz, deep\)\. Name its files: '.*sub/\*\.txt'"),
         ("sub/dee*", r"matches only folders \(.*deep\)"),
-        ("gs://bucket/*.txt", "remote paths are not read"),
+        ("nowhere://bucket/*.txt", r"Protocol not known: nowhere\. Check the address"),
     ],
 )
 def test_what_is_not_found_says_what_is_near(corpus, pattern, message):
@@ -94,8 +94,8 @@ def test_what_cannot_be_read_is_skipped_and_counted_where_that_is_asked_for(corp
     for pattern in patterns[1:]:
         with pytest.raises(BadInputError, match=r"no file matches|does not exist|is a folder"):
             list_files([pattern], Intake(ReadReport(), "skip"))
-    for pattern in ("", "gs://bucket/a.txt"):
-        with pytest.raises(BadInputError, match=r"name is empty|remote paths"):
+    for pattern in ("", "nowhere://bucket/a.txt"):
+        with pytest.raises(BadInputError, match=r"name is empty|Protocol not known"):
             list_files([*patterns, pattern], Intake(ReadReport(), "skip"))
 
 

@@ -115,7 +115,7 @@ def test_files_that_are_something_else(path):
         with pytest.raises(BadInputError, match=f"byte 0: .*{message}"):
             read(path)
     path.unlink()
-    with pytest.raises(BadInputError, match="cannot be read: No such file"):
+    with pytest.raises(BadInputError, match="cannot be opened: No such file"):
         read(path)
 
 
