@@ -11,6 +11,7 @@ import spanloom
 FLOORS = (
     "cli",
     "recipes",
+    "report",
     "training",
     "evaluation",
     "conversion",

@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
     from spanloom.pipeline.data import open_data
     from spanloom.training.progress import make_display
 
-    vocabulary = _vocabulary_learnt(run, directory)
+    vocabulary = vocabulary_learnt(run, directory)
     display = make_display()
     try:
         data = open_data(
@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _vocabulary_learnt(run: Run, directory: Path) -> "Vocabulary | None":
+def vocabulary_learnt(run: Run, directory: Path) -> "Vocabulary | None":
     """The vocabulary that the run in the directory learnt with, None if there is none.
 
     Raises CommandError where its stores would be replaced: what a run learns from is decided by `spanloom train`.

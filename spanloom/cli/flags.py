@@ -71,13 +71,13 @@ def parse(
     flags = [flag for flag in flags if flag.name != "help"]
     own = {p.name: p for p in recipe.parameters}
     kinds = _kind_flags(own)
-    others = _names(options)
+    others = [name for name in _names(options) if name not in own]  # a recipe's own parameters come first
     _refuse_code(flags, own)
     refuse_unknown(flags, [*own, *kinds, *all_fields(), *others], prog)
-    _refuse_groups(flags, [*own, *kinds])
-    flags = merge_repeated(
-        flags, [*_list_fields(), "accept_change", *(p.name for p in own.values() if _is_list(p.hint))]
-    )
+    _refuse_groups(flags, [*own, *kinds, *others])
+    hints = typing.get_type_hints(options)
+    lists = [name for name in others if _is_list(hints[name])]
+    flags = merge_repeated(flags, [*_list_fields(), *lists, *(p.name for p in own.values() if _is_list(p.hint))])
 
     unknown: Mapping[str, str] = {}
     try:

@@ -19,11 +19,14 @@ COMMANDS = {
     ),
     "finetune": ("--data pairs.tsv --start CHECKPOINT --out DIR", "inputs to targets, from a checkpoint"),
     "fill": ("CHECKPOINT", "what a model puts in the place of masked spans"),
+    "show": ("RECIPE [--task NAME]", "examples as the model will see them: spans in colour, rates, lengths, padding"),
     "cache": ("RECIPE [--out DIR]", "build the token stores of a recipe beforehand"),
     "convert": ("SRC DST --to hf", "a run or checkpoint as a folder that Hugging Face loads"),
 }
 """Command, its arguments and what it does; each is a module of this package with a function `main`."""
 TRAINING = {"train", "pretrain", "finetune"}
+LISTING = {"recipes", "show"}
+"""What is there to be read: who has read enough of it may leave."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,7 +90,7 @@ def _replace_closed_streams() -> None:
 def _reader_gone(words: list[str]) -> int:
     """The exit code once what reads the output (head, less) has gone: enough was read of a text, work was cut off."""
     _discard_output()
-    if not words or words[0] == "recipes" or {"-h", "--help", "help"} & set(words):
+    if not words or words[0] in LISTING or {"-h", "--help", "help"} & set(words):
         return 0
     with contextlib.suppress(OSError):
         print(

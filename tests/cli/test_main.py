@@ -40,6 +40,8 @@ HEAVY = (
         ["convert", "--help"],
         ["fill", "--help"],
         ["cache", "--help"],
+        ["show", "--help"],
+        ["show", "quickstart", "--help"],
         ["trian"],
         ["train", "quickstart", "--stpes", "4"],
     ],
@@ -81,6 +83,7 @@ def test_recipes_has_one_line_each(capsys):
         (["train", "quickstart", "--stpes", "4"], 2, "spanloom: unknown flag --stpes; did you mean --steps?"),
         (["train", "--steps", "4"], 2, "the recipe comes first"),
         (["cache", "--steps", "4"], 2, "the recipe comes first"),
+        (["show", "--task", "a"], 2, "the recipe comes first"),
         (["cache", "quickstart", "--workers", "x"], 2, "--workers 'x': must be a whole number or None"),
         (
             ["train", "quickstart", "--batch_size", "0", "--out", "/nonexistent/x"],

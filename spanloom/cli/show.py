@@ -1,0 +1,174 @@
+"""`spanloom show RECIPE`: a run's examples as the model will see them, and what there is to know of its data."""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spanloom.cli.errors import CommandError, UsageError
+from spanloom.cli.flags import parse
+from spanloom.cli.recipe import find
+from spanloom.cli.train import output_directory
+from spanloom.settings.nearest import did_you_mean
+from spanloom.settings.run import Run
+
+if TYPE_CHECKING:
+    from spanloom.pipeline.data import Data
+    from spanloom.pipeline.facts.run import RunFacts
+    from spanloom.training.progress import Display
+
+USAGE = """usage: spanloom show RECIPE [--task NAME ...] [-n 5] [--batch] [--ids] [--html FILE] [flags]
+
+Shows what a model will learn from, before it does: the first examples that training draws, inputs and targets as text
+with each masked span in its colour on both sides; then how much there is of each task, how often it is drawn in the
+planned steps, how long its inputs and targets are, what padding and cutting cost, and a warning for what does not fit:
+cut targets, text that the vocabulary lacks, sentinels in the text, copies, text that is read too often.
+
+RECIPE and flags are those of `spanloom train`: a recipe's name, a .py file or a run directory. Stores that are missing
+in the run directory (--out DIR) are built there, as `spanloom cache` does; nothing else is written.
+
+  spanloom show quickstart                          examples and tables
+  spanloom show quickstart -n 0                     tables and warnings alone
+  spanloom show my_recipe.py --task en --ids        one task of a mixture, with token ids
+  spanloom show runs/mine --batch                   the first training batch, row by row: padding, packed segments
+  spanloom show my_recipe.py --html data.html       the same as one page to keep or to send
+  spanloom show RECIPE --help                       every flag of a recipe, with its meaning and default
+"""
+_EXAMPLES = 5
+_MANY_TASKS = 4
+
+
+@dataclass(frozen=True)
+class Showing:
+    """What show takes beside the flags of the recipe."""
+
+    task: tuple[str, ...] = ()
+    """Names of the tasks to show; none: all."""
+    examples: int | None = None
+    """Examples of each task, and rows of the batch in full (-n for short); unset: 5, and 1 of each of many tasks."""
+    batch: bool = False
+    """Show the first training batch, too: its rows, the segments packed into them, and their padding."""
+    ids: bool = False
+    """Show token ids under the text."""
+    html: str | None = None
+    """Write all of it as one page into this file instead; the page needs no other."""
+    debug: bool = False
+    """Show the whole traceback when something fails (or set SPANLOOM_DEBUG=1)."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; the exit code."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0 if argv else 2
+    if argv[0].startswith("-"):
+        raise UsageError("the recipe comes first: spanloom show RECIPE [flags]")
+    prog = f"spanloom show {argv[0]}"
+    usage = f"{prog} [--task NAME ...] [-n 5] [--batch] [--ids] [--html FILE] [flags]"
+    command = parse(find(argv[0]), _long(argv[1:]), prog, Showing, usage)
+    asked = command.options
+    if asked.examples is not None and asked.examples < 0:
+        raise UsageError(f"-n {asked.examples}: must be 0 or more")
+    page = None if asked.html is None else _place_of(asked.html)
+
+    from spanloom.cli.run_directory import anchored
+
+    directory = output_directory(command)
+    run = anchored(replace(command.run, out=str(directory)), Path.cwd()).resolve()
+    _check_tasks(run, asked.task)
+    facts = _collect(run, directory, asked)
+    if page is None:
+        _print(facts, asked)
+    else:
+        _write(facts, asked, page)
+    return 0
+
+
+def _long(argv: Sequence[str]) -> list[str]:
+    """The words with -n, -n5 and -n=5 as --examples."""
+    found: list[str] = []
+    for word in argv:
+        if word.startswith("-n") and (word == "-n" or word[2:].lstrip("=-").isdigit()):
+            found += ["--examples", *([word[2:].removeprefix("=")] if word[2:] else [])]
+        else:
+            found.append(word)
+    return found
+
+
+def _place_of(name: str) -> Path:
+    """The file to write. Raises what is wrong with it now, not after the stores are built."""
+    path = Path(name)
+    if not name.strip():
+        raise UsageError("--html is empty: name a file (is a variable of the shell unset?)")
+    if path.is_dir():
+        raise CommandError(f"--html {name} is a directory: name a file in it, such as {path / 'data.html'}")
+    if not path.parent.is_dir():
+        raise CommandError(f"--html {name}: there is no folder {path.parent}; make it, or name another file")
+    return path
+
+
+def _check_tasks(run: Run, names: Sequence[str]) -> None:
+    known = [task.name for task in run.tasks]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--task {name}: the run has no such task{did_you_mean(name, known)}")
+
+
+def _collect(run: Run, directory: Path, asked: Showing) -> "RunFacts":
+    """Opens the data, building what is missing, and looks at them."""
+    from spanloom.pipeline.facts.run import run_facts
+    from spanloom.training.progress import make_display
+
+    display = make_display(sys.stderr)  # what is shown may go to a file
+    try:
+        data = _open(run, directory, display)
+        names = asked.task or [task.name for task in run.tasks]
+        tasks = [one for one in data.tasks if one.task.name in names]
+        few = _EXAMPLES if len(tasks) <= _MANY_TASKS else 1
+        examples = few if asked.examples is None else asked.examples
+        return run_facts(run, data, tasks, examples=examples, rows=max(examples, 1) if asked.batch else 0)
+    finally:
+        display.close()
+
+
+def _open(run: Run, directory: Path, display: "Display") -> "Data":
+    from spanloom.cli.cache import vocabulary_learnt
+    from spanloom.pipeline.build_workers import default_workers
+    from spanloom.pipeline.data import open_data
+
+    return open_data(
+        run,
+        directory,
+        vocabulary=vocabulary_learnt(run, directory),
+        progress=display.building,
+        workers=default_workers(),
+        warn=display.warn,
+    )
+
+
+def _print(facts: "RunFacts", asked: Showing) -> None:
+    from spanloom.report.terminal import render
+
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper):
+        out.reconfigure(errors="backslashreplace")  # a terminal that lacks a script shows its codes
+    is_terminal = out.isatty()
+    colour = bool(os.environ.get("FORCE_COLOR")) or (is_terminal and os.environ.get("TERM") != "dumb")
+    width = os.get_terminal_size(out.fileno()).columns if is_terminal else None
+    colour = colour and not os.environ.get("NO_COLOR")
+    for section in render(facts, width=width, colour=colour, ids=asked.ids, batch=asked.batch):
+        out.write(section)
+
+
+def _write(facts: "RunFacts", asked: Showing, path: Path) -> None:
+    from spanloom.pipeline.durable import write_file
+    from spanloom.report.page import page
+
+    content = page(facts, ids=asked.ids, batch=asked.batch).encode()
+    write_file(path, lambda file: file.write(content))
+    for text in facts.warnings:
+        print(f"warning: {text}")
+    print(f"{path}: the data of run {facts.name} as a page ({len(content):,} bytes)")
