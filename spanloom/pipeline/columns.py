@@ -30,6 +30,8 @@ class Column:
         """Tokens start..stop of the flat stream, (stop - start,); a view unless it crosses from shard to shard."""
         if not 0 <= start <= stop <= self.num_tokens:
             raise IndexError(f"tokens {start}..{stop} of a stream of {self.num_tokens}")
+        if len(self.shards) == 1:
+            return self.shards[0].values[start:stop]
         first = int(np.searchsorted(self._first_token, start, side="right")) - 1
         pieces: list[np.ndarray] = []
         for shard in range(first, len(self.shards)):

@@ -10,10 +10,13 @@ from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.examples import DataError, Examples, PairExamples, StreamExamples, widths_of
 from spanloom.pipeline.mixed import MixedDataset
 from spanloom.pipeline.mixing_plan import UNLIMITED, MixingPlan, plan_of
+from spanloom.pipeline.packed import PackedRows
+from spanloom.pipeline.positions import TrainingRows
 from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
 from spanloom.pipeline.unknown_text import warn_of_unknown_text
 from spanloom.settings.mixture import Mixture
 from spanloom.settings.objectives import FullLM, Supervised, TokenStream
+from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
 from spanloom.settings.task import Task
@@ -62,7 +65,7 @@ class Data:
 
     settings: Task | Mixture
     """What it was opened from."""
-    train: Dataset | MixedDataset
+    train: TrainingRows
     """What is trained on, by position."""
     tasks: tuple[TaskData, ...]
     """The data of each task, in the order of the settings."""
@@ -140,8 +143,25 @@ def data_of(run: Run, built: Mapping[str, Mapping[Split, Store]], vocabulary: Vo
         tasks = [replace(one, rate=shares[one.task.name]) for one in tasks]
         by_name = {one.task.name: one.train for one in tasks}
         train = MixedDataset([by_name[name] for name in rates.names], _plan(run, rates, by_name))
-    lengths = {"encoder": train.inputs_length, "decoder": train.targets_length}
-    return Data(run.task, train, tuple(tasks), vocabulary, lengths)
+    rows: TrainingRows = train
+    if isinstance(run.packing, Packed):
+        rows = PackedRows(train, _slots(run.packing, train), run.packing.max_segments)
+    lengths = {"encoder": rows.inputs_length, "decoder": rows.targets_length}
+    return Data(run.task, rows, tuple(tasks), vocabulary, lengths)
+
+
+def _slots(packing: Packed, train: Dataset | MixedDataset) -> tuple[int, int]:
+    """Room of a packed row. Raises DataError where the longest examples would not fit."""
+    slots = []
+    for side in ("inputs", "targets"):
+        longest = getattr(train, f"{side}_length")
+        slots.append(getattr(packing, f"{side}_length") or longest)
+        if slots[-1] < longest:
+            raise DataError(
+                f"packing.{side}_length is {slots[-1]}, but a task has {side} of up to {longest} tokens: raise it, or "
+                f"cut the task's (task.objective.{side}_length and task.objective.too_long trim)"
+            )
+    return slots[0], slots[1]
 
 
 def _task_data(task: Task, stores: Mapping[Split, Store], vocabulary: Vocabulary, seed: int) -> TaskData:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from spanloom.pipeline.batches import Batch, fill_batch, join_batches, to_batch
+from spanloom.pipeline.drawn import Drawn, tokens_of
 from spanloom.pipeline.examples import Examples
 from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys
+from spanloom.pipeline.positions import WHOLE, Position, Share
+from spanloom.pipeline.shards import Ragged
 from spanloom.pipeline.store import Store
 
 _BLOCK = 128  # examples made at a time: enough for NumPy, few enough for the caches
@@ -43,23 +46,53 @@ class Dataset:
     def __init__(self, examples: Examples, *, seed: int, task: str, store: Store):
         self.store = store
         """The tokens behind it."""
-        self._examples = examples
+        self.examples = examples
+        """What makes them."""
         self._order = TrainingOrder(examples.num_examples, seed, task)
 
     @property
     def num_examples(self) -> int:
         """Examples in one epoch."""
-        return self._examples.num_examples
+        return self.examples.num_examples
 
     @property
     def inputs_length(self) -> int:
         """Tokens of an encoder row."""
-        return self._examples.inputs_length
+        return self.examples.inputs_length
 
     @property
     def targets_length(self) -> int:
         """Tokens of a decoder row."""
-        return self._examples.targets_length
+        return self.examples.targets_length
+
+    examples_per_row = 1.0
+    """Rows are not shared."""
+    num_draws: int | None = None
+    """The order has no end."""
+
+    @property
+    def start(self) -> Position:
+        """Before the first row."""
+        return {"examples": 0}
+
+    def take(self, position: Position, batch_size: int, share: Share = WHOLE) -> tuple[Batch, Position]:
+        """See `spanloom.pipeline.positions.TrainingRows`; rows as `batch` gives them."""
+        first, stop = share.rows(batch_size)
+        return self.batch(position["examples"] + first, stop - first), self.skip(position, batch_size)
+
+    def skip(self, position: Position, rows: int) -> Position:
+        """The position so many rows later."""
+        return {"examples": position["examples"] + rows}
+
+    def find(self, first: int, count: int) -> Drawn:
+        """Draws first..first + count - 1 of the endless training order, none made yet; as of task 0."""
+        epochs_N, examples_N = self._order.draws(first, count)
+        keys_N = self._order.noise_keys(epochs_N, examples_N)
+        return Drawn(np.zeros(count, np.int64), examples_N, keys_N, *self.examples.locate(examples_N))
+
+    def tokens(self, drawn: Drawn) -> tuple[Ragged, Ragged]:
+        """Inputs and targets of draws that `find` gave."""
+        return tokens_of([self.examples], drawn, self.examples.eos_id)
 
     def batch(self, first_example: int, batch_size: int) -> Batch:
         """Examples first_example..first_example + batch_size - 1 of the endless training order.
@@ -82,16 +115,16 @@ class Dataset:
 
     def raw(self, example: int) -> np.ndarray:
         """The tokens of example number `example` before noise (the targets of a pair), (n,) int32."""
-        return self._examples.raw(example)
+        return self.examples.raw(example)
 
     def drawn(self, first_example: int, count: int) -> list[DrawnExample]:
         """The examples that `batch` has for the same arguments, without padding and with what they are made of."""
         epochs_N, examples_N = self._order.draws(first_example, count)
         keys_N = self._order.noise_keys(epochs_N, examples_N)
-        block = self._examples.make(examples_N, keys_N)
+        block = self.examples.make(examples_N, keys_N)
         return [
             DrawnExample(
-                raw=self._examples.raw(example),
+                raw=self.examples.raw(example),
                 inputs=block.inputs[row, : block.input_lengths[row]],
                 targets=block.targets[row, : block.target_lengths[row]],
                 number=example,
@@ -105,13 +138,13 @@ class Dataset:
         """`count` examples spread evenly over the part (fewer if it has fewer), with the noise of `eval_batches`."""
         count = min(count, self.num_examples)
         examples_N = np.arange(count) * self.num_examples // max(count, 1)
-        block = self._examples.make(examples_N, heldout_noise_keys(examples_N))
+        block = self.examples.make(examples_N, heldout_noise_keys(examples_N))
         rows = zip(examples_N.tolist(), block.inputs, block.targets, block.target_lengths, strict=True)
         return [
-            TextExample(self._examples.raw(example), np.trim_zeros(inputs, "b"), targets[:length])
+            TextExample(self.examples.raw(example), np.trim_zeros(inputs, "b"), targets[:length])
             for example, inputs, targets, length in rows
         ]
 
     def _make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Batch:
         blocks = [slice(start, start + _BLOCK) for start in range(0, max(len(examples_N), 1), _BLOCK)]
-        return join_batches([to_batch(self._examples.make(examples_N[block], keys_N[block])) for block in blocks])
+        return join_batches([to_batch(self.examples.make(examples_N[block], keys_N[block])) for block in blocks])

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,12 +27,21 @@ class Examples(Protocol):
     num_examples: int
     inputs_length: int
     targets_length: int
+    eos_id: int
+    """End of sequence."""
 
     def make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Block:
         """Inputs and targets of these examples; row i depends on examples_N[i] and keys_N[i] alone."""
 
     def raw(self, example: int) -> np.ndarray:
         """The example's own tokens before noise, (n,)."""
+
+    @property
+    def columns(self) -> tuple[Column, Column] | None:
+        """Of inputs and targets, where examples are rows of these with an end of sequence; None where they are made."""
+
+    def locate(self, examples_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Most tokens of inputs and targets, and where these begin in the columns if there are any, (N, 2) int64."""
 
 
 class StreamExamples:
@@ -46,6 +55,19 @@ class StreamExamples:
         self.num_examples = self._chunks.num_examples
         self.inputs_length = self._denoiser.inputs_length
         self.targets_length = self._denoiser.targets_length
+        self.columns = None
+        self.eos_id = vocabulary.eos_id
+        self._made_from = store, objective, vocabulary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamExamples, self._made_from
+
+    def locate(self, examples_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Lengths that hold whatever the noise; nothing is copied."""
+        _, raw_lengths_N = self._chunks.locate(examples_N)
+        distinct, which_N = np.unique(raw_lengths_N, return_inverse=True)
+        longest = np.array([self._denoiser.longest_of(length) for length in distinct.tolist()], np.int64)
+        return longest.reshape(-1, 2)[which_N], np.zeros((len(examples_N), 2), np.int64)
 
     def make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Block:
         """Inputs and targets; chunks of one length are made together."""
@@ -70,22 +92,32 @@ class PairExamples:
     """Pairs as they are stored, end of sequence appended, padded; over-long ones cut if the settings say so."""
 
     def __init__(self, store: Store, widths: "Widths", vocabulary: Vocabulary):
-        self._inputs = store.columns["inputs"]
-        self._targets = store.columns["targets"]
+        self.columns = store.columns["inputs"], store.columns["targets"]
+        self.eos_id = vocabulary.eos_id
+        self._made_from = store, widths, vocabulary
         self._vocabulary = vocabulary
         self.num_examples = store.num_rows
         self.inputs_length = widths.inputs
         self.targets_length = widths.targets
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PairExamples, self._made_from
+
+    def locate(self, examples_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Lengths as they are, end of sequence included."""
+        starts_Nx2 = np.stack([column.row_starts(examples_N) for column in self.columns], axis=1)
+        ends_Nx2 = np.stack([column.row_starts(examples_N + 1) for column in self.columns], axis=1)
+        return np.minimum(ends_Nx2 - starts_Nx2 + 1, [self.inputs_length, self.targets_length]), starts_Nx2
+
     def make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Block:
         """Inputs and targets; there is no noise, so the keys decide nothing."""
-        inputs_NxS, input_lengths_N = self._padded(self._inputs, examples_N, self.inputs_length)
-        targets_NxT, target_lengths_N = self._padded(self._targets, examples_N, self.targets_length)
+        inputs_NxS, input_lengths_N = self._padded(self.columns[0], examples_N, self.inputs_length)
+        targets_NxT, target_lengths_N = self._padded(self.columns[1], examples_N, self.targets_length)
         return Block(inputs_NxS, targets_NxT, input_lengths_N, target_lengths_N)
 
     def raw(self, example: int) -> np.ndarray:
         """The pair's target tokens, int32."""
-        return self._targets.row(example).astype(np.int32)
+        return self.columns[1].row(example).astype(np.int32)
 
     def _padded(self, column: Column, examples_N: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         eos = np.array([self._vocabulary.eos_id], np.int32)

@@ -1,12 +1,16 @@
 """The examples of several tasks as one endless sequence, drawn at the rates of a mixture."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.dataset import Dataset
+from spanloom.pipeline.drawn import Drawn, empty_drawn, put, tokens_of
 from spanloom.pipeline.mixing_plan import MixingPlan
+from spanloom.pipeline.positions import WHOLE, Position, Share
+from spanloom.pipeline.shards import Ragged
 
 
 class MixedDataset:
@@ -19,10 +23,48 @@ class MixedDataset:
         self.inputs_length = max(part.inputs_length for part in parts)
         self.targets_length = max(part.targets_length for part in parts)
 
+    examples_per_row = 1.0
+    """Rows are not shared."""
+
+    @property
+    def num_draws(self) -> int | None:
+        """Draws there are; None: endless."""
+        return self.plan.end
+
     @property
     def num_examples(self) -> int:
         """Examples of all tasks, each once."""
         return sum(part.num_examples for part in self._parts)
+
+    @property
+    def start(self) -> Position:
+        """Before the first row."""
+        return {"examples": 0}
+
+    def take(self, position: Position, batch_size: int, share: Share = WHOLE) -> tuple[Batch, Position]:
+        """See `spanloom.pipeline.positions.TrainingRows`; rows as `batch` gives them."""
+        first, stop = share.rows(batch_size)
+        return self.batch(position["examples"] + first, stop - first), self.skip(position, batch_size)
+
+    def skip(self, position: Position, rows: int) -> Position:
+        """The position so many rows later."""
+        return {"examples": position["examples"] + rows}
+
+    def find(self, first: int, count: int) -> Drawn:
+        """Draws first..first + count - 1, each found in its task's own endless order; none made yet."""
+        tasks_N, before_N = self.plan.draws(first, count)
+        found = empty_drawn(len(tasks_N))
+        order_N = np.argsort(tasks_N, kind="stable")
+        for rows_M in np.split(order_N, np.flatnonzero(np.diff(tasks_N[order_N])) + 1) if len(tasks_N) else ():
+            task = int(tasks_N[rows_M[0]])
+            # Draws of one task that follow one another are numbered without a gap.
+            part = self._parts[task].find(int(before_N[rows_M[0]]), len(rows_M))
+            put(found, rows_M, replace(part, tasks=np.full(len(rows_M), task)))
+        return found
+
+    def tokens(self, drawn: Drawn) -> tuple[Ragged, Ragged]:
+        """Inputs and targets of draws that `find` gave."""
+        return tokens_of([part.examples for part in self._parts], drawn, self._parts[0].examples.eos_id)
 
     def batch(self, first_example: int, batch_size: int) -> Batch:
         """Draws first_example..first_example + batch_size - 1; fields as `Dataset.batch`, padded to the widest task's.

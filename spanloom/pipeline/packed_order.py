@@ -50,6 +50,21 @@ class PackedOrder:
     _planned: dict[int, tuple[Packs, ...]] = field(default_factory=dict, init=False, repr=False)
     """The group of windows planned last: a memory for speed alone."""
 
+    @property
+    def group(self) -> int:
+        """Draws whose lengths are asked for together."""
+        return _IN_STEP * self.window
+
+    def group_size(self, number: int) -> int:
+        """Draws of a group: fewer where the data end."""
+        return sum(self._draws_of(window) for window in self._windows_of(number))
+
+    @property
+    def draws_per_row(self) -> float:
+        """The mean over the first group; 1 where there are no draws."""
+        rows = sum(len(self._plan(window)) for window in self._windows_of(0) if self._draws_of(window))
+        return self.group_size(0) / rows if rows else 1.0
+
     def take(self, position: Position, count: int) -> tuple[Packs, Position]:
         """`count` rows from a position on, fewer at the end of the data, with the numbers of their draws; what follows.
 
@@ -74,21 +89,24 @@ class PackedOrder:
         group, number = divmod(window, _IN_STEP)
         plans = self._planned.get(group)
         if plans is None:
-            plans = self._plan_group(range(group * _IN_STEP, (group + 1) * _IN_STEP))
+            plans = self._plan_group(group)
             self._planned.clear()
             self._planned[group] = plans
         return plans[number]
 
-    def _plan_group(self, group: range) -> tuple[Packs, ...]:
-        """Plans of these windows, as far as there are draws; a short last one has a shape of its own."""
-        first, count = group.start * self.window, sum(self._draws_of(window) for window in group)
-        lengths_NxF = self.lengths(first, count)
+    def _plan_group(self, group: int) -> tuple[Packs, ...]:
+        """Plans of its windows, as far as there are draws; a short last one has a shape of its own."""
+        count = self.group_size(group)
+        lengths_NxF = self.lengths(group * self.group, count)
         whole = count // self.window * self.window
         plans: tuple[Packs, ...] = ()
         for part in (lengths_NxF[:whole].reshape(-1, self.window, len(self.slots)), lengths_NxF[None, whole:]):
             if part.size:
                 plans += pack_windows(part, self.slots, self.max_segments)
         return plans
+
+    def _windows_of(self, group: int) -> range:
+        return range(group * _IN_STEP, (group + 1) * _IN_STEP)
 
     def _draws_of(self, window: int) -> int:
         first = window * self.window

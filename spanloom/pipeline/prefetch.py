@@ -1,23 +1,56 @@
-"""Batches made ahead of time in a background thread, by google/grain, which decides nothing about their order."""
+"""Batches made ahead of time, in a thread or in processes, by google/grain, which decides nothing about their order."""
 
 from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from spanloom.pipeline.batches import Batch
+from spanloom.pipeline.positions import WHOLE, Position, Share, TrainingRows
+
+T = TypeVar("T")
+
+
+class StepReader:
+    """The batch of any step from the one at which a run goes on, and the position after it.
+
+    Called with rising steps, as one of several processes that take turns does, it plans what lies between and makes
+    nothing of it.
+    """
+
+    def __init__(self, rows: TrainingRows, position: Position, first_step: int, batch_size: int, share: Share = WHOLE):
+        self._rows = rows
+        self._begin = first_step, position
+        self._batch_size = batch_size
+        self._share = share
+        self._next = self._begin
+
+    def __call__(self, step: int) -> tuple[Batch, Position]:
+        """The batch that step number `step` + 1 trains on."""
+        at, position = self._next if self._next[0] <= step else self._begin
+        position = self._rows.skip(position, (step - at) * self._batch_size) if step > at else position
+        batch, after = self._rows.take(position, self._batch_size, self._share)
+        self._next = step + 1, after
+        return batch, after
 
 
 def prefetch(
-    batch_fn: Callable[[int], Batch], first_step: int, last_step: int, ahead: int = 2
-) -> Generator[Batch, None, None]:
-    """batch_fn(first_step), ..., batch_fn(last_step - 1), up to `ahead` of them made before they are asked for.
+    make: Callable[[int], T], first_step: int, last_step: int, ahead: int = 2, workers: int = 0
+) -> Generator[T, None, None]:
+    """make(first_step), ..., make(last_step - 1), up to `ahead` of them made before they are asked for.
 
-    An exception in `batch_fn` is raised where the batch is asked for, with its own traceback. Leaving the loop, by
-    any exception too, closes the thread: use it in a `for`, or call `close()`.
+    With `workers`, processes take turns, each `ahead` by so many; what they make is the same. An exception in `make` is
+    raised where its batch is asked for, with its own traceback. Leaving the loop, by any exception too, closes thread
+    and processes: use it in a `for`, or call `close()`.
     """
     import grain
+    from absl import flags
 
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=max(ahead, 1))
-    steps = grain.MapDataset.range(first_step, last_step)
-    batches = iter(steps.map(batch_fn).to_iter_dataset(options))
+    made = grain.MapDataset.range(first_step, last_step).map(make).to_iter_dataset(options)
+    if workers:
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()  # grain's worker processes read their flags, of which a command has none
+        made = made.mp_prefetch(grain.MultiprocessingOptions(workers, per_worker_buffer_size=max(ahead, 1)))
+    batches = iter(made)
     try:
         yield from batches
     finally:

@@ -89,6 +89,9 @@ class Store:
         facts = [texts, fingerprint["shard_bytes"], fingerprint["vocabulary"], fingerprint["separator"], counts]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_store, (self.directory,)  # other processes map the same files, and copy none of it
+
     def verify(self) -> None:
         """Reads every byte; raises DamagedStoreError if one is not as it was written."""
         for entry in self.meta["shards"]:

@@ -2,7 +2,7 @@
 
 A field is either free (steps, logging, evaluation, checkpoints, names and places) or decides the result. A free one may
 change on resume; of the others each must be accepted by name, or the change goes into a new directory. Some of these
-cannot be accepted: the arrays of a checkpoint would not fit.
+cannot be accepted: the arrays of a checkpoint would not fit, or its place in the data would mean nothing.
 """
 
 import dataclasses
@@ -38,6 +38,9 @@ WEIGHTS = (
 OPTIMIZER_STATE = ("optimizer.factored", "optimizer.min_dim_size_to_factor", "optimizer.factor_rules")
 """Fields that decide the shapes of the optimizer's state."""
 
+PLACE = ("packing",)
+"""Fields (with all below them) that decide what a checkpoint's place in the data means."""
+
 DEPENDS = {
     "optimizer": lambda old, new: True,  # another kind
     "optimizer.beta1": lambda old, new: (old is None) != (new is None),  # Adafactor keeps momentum, or none
@@ -72,6 +75,11 @@ class Change:
         depends = DEPENDS.get(self.field)
         return self.field in (*WEIGHTS, *OPTIMIZER_STATE) or (depends is not None and depends(self.old, self.new))
 
+    @property
+    def place(self) -> bool:
+        """Whether a checkpoint's place in the data would mean nothing, so that none can go on with it."""
+        return within(self.field, PLACE)
+
     def __str__(self) -> str:
         return f"{self.field}: {_show(self.old)} -> {_show(self.new)}"
 
@@ -95,6 +103,12 @@ def refuse(found: Iterable[Change], accepted: Collection[str] = ()) -> None:
     open_ = [c for c in deciding if not c.shapes and not within(c.field, accepted)]
     if shapes:
         raise ChangedSettingsError(_misfit(shapes))
+    if places := [c for c in deciding if c.place]:
+        raise ChangedSettingsError(
+            f"a checkpoint's place in the data is that of its rows, which these settings would change:\n{_diff(places)}"
+            "\nNo checkpoint can go on with that: take the settings back, or start a new run from the weights alone: "
+            "--start THIS_RUN --out NEW_DIR."
+        )
     if open_:
         names = ",".join(c.field for c in open_)
         raise ChangedSettingsError(

@@ -10,8 +10,9 @@ from typing import Any
 
 from spanloom.settings.mixture import Mixture, map_tasks
 from spanloom.settings.objective_problems import objective_problems
-from spanloom.settings.objectives import Supervised, TokenStream, separator_of
+from spanloom.settings.objectives import FullLM, Supervised, TokenStream, separator_of
 from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear, Rsqrt, factor_problems
+from spanloom.settings.packing import Packed
 from spanloom.settings.ranges import number_problems
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
@@ -22,14 +23,16 @@ _BYTE_IDS = 259  # 3 special ids and 256 bytes
 
 
 def resolve(run: Run) -> Run:
-    """The run with derived values filled in: schedule.decay_steps from steps, eval.batch_size from batch_size, the
-    separator of a token stream from how documents are joined.
+    """The run with derived values filled in: schedule.decay_steps from steps, batch_size from batch_tokens,
+    eval.batch_size from batch_size, the separator of a token stream from how documents are joined.
 
     Resolving twice changes nothing more. Raises SettingsError (a ValueError) listing every contradiction and its fix.
     """
     problems = list(number_problems(run)) or list(_problems(run))
     if problems:
         raise SettingsError("\n".join(problems))
+    if run.batch_tokens is not None:
+        run = replace(run, batch_size=run.batch_tokens // (row_length(run) or run.batch_tokens))
     schedule = run.schedule
     if isinstance(schedule, Linear | Cosine | WSD) and schedule.decay_steps is None:
         schedule = replace(schedule, decay_steps=run.steps)
@@ -37,6 +40,18 @@ def resolve(run: Run) -> Run:
     if evaluation.batch_size is None:
         evaluation = replace(evaluation, batch_size=run.batch_size)
     return replace(run, task=map_tasks(run.task, _with_separator), schedule=schedule, eval=evaluation)
+
+
+def row_length(run: Run) -> int | None:
+    """Tokens that a row reads, or with full LM writes; None where only the data can say."""
+    if isinstance(run.packing, Packed) and run.packing.inputs_length:
+        return run.packing.inputs_length
+    lengths = [
+        task.objective.targets_length if isinstance(task.objective, FullLM) else task.objective.inputs_length
+        for task in run.tasks
+    ]
+    known = [length for length in lengths if length is not None]
+    return max(known) if len(known) == len(lengths) else None
 
 
 def _with_separator(task: Task) -> Task:
@@ -49,6 +64,7 @@ def _with_separator(task: Task) -> Task:
 def _problems(run: Run) -> Iterator[str]:
     yield from _numbers(run)
     yield from _names(run)
+    yield from _packing_problems(run)
     yield from _model_problems(run)
     yield from _vocabulary_problems(run)
     for task in run.tasks:
@@ -60,13 +76,30 @@ def _problems(run: Run) -> Iterator[str]:
 def _numbers(run: Run) -> Iterator[str]:
     yield from _at_least(1, run, "batch_size", "checkpoint.every", "checkpoint.keep", "eval.every", "log.every")
     yield from _at_least(0, run, "steps", "seed", "checkpoint.keep_best", "checkpoint.keep_every", "eval.max_batches")
-    yield from _at_least(0, run, "after.fills")
+    yield from _at_least(0, run, "after.fills", "loading.workers")
+    yield from _at_least(1, run, "loading.ahead")
     if run.eval.batch_size is not None:
         yield from _at_least(1, run, "eval.batch_size")
     if not 0 <= run.loss.label_smoothing < 1:
         yield f"loss.label_smoothing is {run.loss.label_smoothing}: must be at least 0 and below 1"
     if isinstance(run.loss.normalizer, int | float) and run.loss.normalizer <= 0:
         yield f"loss.normalizer is {run.loss.normalizer}: a number must be above 0"
+
+
+def _packing_problems(run: Run) -> Iterator[str]:
+    if run.batch_tokens is not None:
+        length = row_length(run)
+        if length is None:
+            yield (
+                "batch_tokens is set, but how long rows are only the data can say: give --task.objective.inputs-length "
+                "(packed: --packing.inputs-length), or batch_size in place of it"
+            )
+        elif run.batch_tokens < length:
+            yield f"batch_tokens is {run.batch_tokens}, but one row has {length} tokens: raise it"
+    if isinstance(run.packing, Packed):
+        for name in ("inputs_length", "targets_length", "max_segments"):
+            if getattr(run.packing, name) is not None:
+                yield from _at_least(1, run, f"packing.{name}")
 
 
 def _at_least(least: int, settings: Any, *fields: str, where: str = "") -> Iterator[str]:

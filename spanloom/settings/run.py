@@ -6,6 +6,7 @@ from typing import Literal
 from spanloom.settings.mixture import Mixture, tasks_of
 from spanloom.settings.model import Model
 from spanloom.settings.optimizer import Adafactor, Optimizer, Rsqrt, Schedule
+from spanloom.settings.packing import Packing, Unpacked
 from spanloom.settings.task import Task
 from spanloom.settings.vocabulary import Vocabulary
 
@@ -23,6 +24,16 @@ class Loss:
     normalizer: Normalizer = "real_tokens"
     """What the summed loss is divided by: sum (nothing), real_tokens (the sum of the weights), all_tokens,
     sequences (each sequence counts 1), or a number."""
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How batches are made ahead of the steps. May change on resume: it decides nothing of what is in them."""
+
+    workers: int = 0
+    """Processes that make batches, beside the one that trains; 0: a thread of that one, which is enough for most."""
+    ahead: int = 2
+    """Batches made before they are asked for (of each process)."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,12 @@ class Run:
     loss: Loss = field(default_factory=Loss)
     """What is minimised."""
     batch_size: int = 128
-    """Sequences in a training batch, over all devices."""
+    """Sequences in a training batch, over all devices; of packed data, rows."""
+    batch_tokens: int | None = None
+    """Tokens that a training batch reads (full LM: writes), padding included, in place of batch_size, which follows;
+    T0: 1048576, which are 1,024 rows of 1,024."""
+    packing: Packing = field(default_factory=Unpacked)
+    """Whether short examples share rows."""
     steps: int = 10_000
     """Training steps, counted from the start checkpoint. May be raised on resume."""
     seed: int = 0
@@ -100,6 +116,8 @@ class Run:
     out: str | None = None
     """Directory the run writes; the same command with the same directory goes on where it stopped.
     Unset: runs/ and the name of the recipe."""
+    loading: Loading = field(default_factory=Loading)
+    """Reading ahead."""
     checkpoint: Checkpoints = field(default_factory=Checkpoints)
     """Saving."""
     eval: Evaluation = field(default_factory=Evaluation)

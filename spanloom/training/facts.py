@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spanloom.settings import vocabulary as vocabulary_settings
+from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS, FACTS, VOCABULARY
 from spanloom.settings.serialize import SettingsError, from_json, to_json
@@ -28,7 +29,7 @@ class Facts:
     step: int
     """Updates done."""
     position: dict[str, int]
-    """Where in the data the run stands: `examples`, how many were taken."""
+    """Where in the data the run stands: `examples`, how many were taken; of packed rows `window` and `row`."""
     run: Run
     """The run, resolved."""
     machine: dict[str, Any]
@@ -70,8 +71,6 @@ def read_facts_and_arrays(path: Path) -> tuple[Facts, dict[str, Any]]:
     for name, kind in (_NEEDED | {name: kind for name, kind in _OTHERS.items() if name in whole}).items():
         if not isinstance(whole.get(name), kind):
             raise damaged(path, f"{path / FACTS} is not what was written: {name} is missing or of another kind")
-    if not isinstance(whole["position"].get("examples"), int):
-        raise damaged(path, f"{path / FACTS} is not what was written: position has no examples")
     if path.parent.name == CHECKPOINTS and path.name.isdecimal() and path.name != str(whole["step"]):
         raise damaged(path, f"{path / FACTS} is that of step {whole['step']} (was the folder renamed?)")
     try:
@@ -81,10 +80,17 @@ def read_facts_and_arrays(path: Path) -> tuple[Facts, dict[str, Any]]:
             f"{path / FACTS}: the run in it was written by Spanloom {whole['machine'].get('spanloom')} and cannot be "
             f"read here: {error}"
         ) from error
+    _check_position(path, whole["position"], run)
     fields = {f.name: whole[f.name] for f in dataclasses.fields(Facts) if f.name != "run" and f.name in whole}
     if fields.get("heldout_loss") is None:
         fields["heldout_loss"] = heldout_loss(path)
     return Facts(run=run, **fields), whole["arrays"]
+
+
+def _check_position(path: Path, position: Mapping[str, Any], run: Run) -> None:
+    wanted = ("window", "row") if isinstance(run.packing, Packed) else ("examples",)
+    if {*position} != {*wanted} or not all(type(value) is int for value in position.values()):
+        raise damaged(path, f"{path / FACTS} is not what was written: position has no {' and '.join(wanted)}")
 
 
 def vocabulary_inside(path: Path, run: Run) -> vocabulary_settings.Vocabulary:

@@ -17,7 +17,7 @@ from spanloom.model.params import declare, initialize, num_params
 from spanloom.optim.build import build as build_optimizer
 from spanloom.optim.build import learning_rate
 from spanloom.pipeline.data import open_data
-from spanloom.pipeline.prefetch import prefetch
+from spanloom.pipeline.prefetch import StepReader, prefetch
 from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS, TENSORBOARD
@@ -103,13 +103,13 @@ def train(
         # 5. What is damaged or does not fit is an error, never passed over for the next in this order.
         # From here on a signal waits: an exception that breaks into JAX's tracing can crash Python as it ends.
         stack.enter_context(stop.deferred())
-        first_step, position = 0, 0
+        first_step, position = 0, data.train.start
         least, most = expected_initial_loss(run.model, run.loss)
         if checkpoint:
             other = changed_parts(checkpoint, facts, run, data, accepted)
             shapes = jax.eval_shape(lambda key: optimizer.init(initialize(specs, key)), jax.random.key(0))
             restored = restore(checkpoint, opt_state_like=shapes)
-            first_step, position = restored.step, restored.position["examples"]
+            first_step, position = restored.step, restored.position
             state = TrainState(jnp.asarray(first_step, jnp.int32), restored.params, restored.opt_state)
             say_resume(display, restored.facts, run, other, differences(restored.facts.machine, machine))
         elif found:
@@ -132,7 +132,7 @@ def train(
         # ---- Compile the step ----------------------------------------------------------------------------------------
         display.say("compiling the training step")
         # One program for one shape of batch: another shape would be an error here, never a silent second compilation.
-        example = data.train.batch(position, run.batch_size)
+        example, _ = data.train.take(position, run.batch_size)
         rate = learning_rate(run.optimizer, run.schedule)
         train_step = make_train_step(run.model, run.loss, optimizer, rate, run.seed).lower(state, example).compile()
         check_fits(train_step, run, available_memory(device))
@@ -170,10 +170,6 @@ def train(
         stack.callback(writer.close)
         logger.write("start", first_step, {"parameters": num_params(specs), "peak_flops": speeds.peak, **machine})
 
-        def examples_after(step: int) -> int:
-            """Examples read once `step` updates are done: where the next batch begins."""
-            return position + (step - first_step) * run.batch_size
-
         def evaluate(step: int, saved: Path | None = None) -> float | None:
             """Held-out loss of each task at `step`, written down; their mean, with the checkpoint `saved` of that step
             too if it is there.
@@ -203,11 +199,12 @@ def train(
             evaluate(first_step, checkpoint)  # if it was interrupted
         stop.check()
         display.begin(first_step, run.steps)
-        batches = prefetch(lambda step: data.train.batch(examples_after(step), run.batch_size), first_step, run.steps)
+        reader = StepReader(data.train, position, first_step, run.batch_size)
+        batches = prefetch(reader, first_step, run.steps, run.loading.ahead, run.loading.workers)
         stack.enter_context(contextlib.closing(batches))
         stack.enter_context(jax.transfer_guard_host_to_device("disallow"))  # a copy that nobody asked for is an error
         step, content = first_step, data.content
-        for batch in batches:
+        for batch, position in recorder.waited_for(batches):
             step += 1
             recorder.before_step()
             state, metrics = train_step(state, jax.device_put(batch, device))
@@ -229,7 +226,7 @@ def train(
                     raise diverged(step, "the weights after it are not finite", run, directory)
                 facts = Facts(
                     step=step,
-                    position={"examples": examples_after(step)},
+                    position=position,
                     run=run,
                     machine=machine,
                     loss=recorder.last["loss"] if math.isfinite(recorder.last["loss"]) else None,

@@ -3,14 +3,16 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
 from spanloom.training.loggers import Logger
 from spanloom.training.progress import Display, Pace
+
+T = TypeVar("T")
 
 SMOOTHED_STEPS = 50  # the pace shown is the mean over so many
 MOST_SKIPPED = 10
@@ -57,9 +59,21 @@ class Recorder:
         self._pending: tuple[int, int, Mapping[str, jax.Array]] | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=SMOOTHED_STEPS)
         self._since_log: list[tuple[float, int]] = []
+        self._waited = 0.0
         self._clock = time.perf_counter()
         self.last: dict[str, float] = {}
         """Metrics of the last step fetched."""
+
+    def waited_for(self, batches: Iterable[T]) -> Iterator[T]:
+        """The batches, one after another; the time that the loop waits for them is counted."""
+        source = iter(batches)
+        while True:
+            begun = time.perf_counter()
+            batch = next(source, None)
+            if batch is None:
+                return
+            self._waited += time.perf_counter() - begun
+            yield batch
 
     def add(self, step: int, tokens: int, metrics: Mapping[str, jax.Array]) -> None:
         """Take the metrics of `step`, which may still be computed, and fetch those of the step before."""
@@ -88,8 +102,11 @@ class Recorder:
         self.last = values
         logged = step % self._log_every == 0 or step in (1, self._last_step)
         if logged:
-            self._logger.write("train", step, {**values, **self._measured(self._since_log)})
-            self._since_log = []
+            measured = self._measured(self._since_log)
+            seconds = measured["seconds_per_step"] * len(self._since_log)
+            waiting = min(self._waited / seconds, 1.0)
+            self._logger.write("train", step, {**values, **measured, "data_wait": waiting})
+            self._since_log, self._waited = [], 0.0
         self._display.advance(self._pace(step, values["loss"]), logged)
 
     def _check_finite(self, step: int, values: Mapping[str, float]) -> None:

@@ -10,6 +10,7 @@ from spanloom.settings.compare import changes, within
 from spanloom.settings.kinds import kind_name
 from spanloom.settings.objectives import FullLM, Supervised
 from spanloom.settings.optimizer import WSD, Cosine, Linear
+from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.settings.vocabulary import Bytes
@@ -25,12 +26,13 @@ MOST_EPOCHS = 4
 
 def say_data(display: Display, run: Run, data: Data) -> None:
     """How the text was read, and what became of it."""
+    batch_examples = run.batch_size * data.train.examples_per_row
     for one in data.tasks:
         for split, report in one.reports.items():
             name = "held-out" if split == "heldout" else split
             display.say(f"data: {name} part of {one.task.name}: {report.describe()}".replace("\n", "\n  "))
     for one in data.tasks if len(data.tasks) > 1 else ():
-        draws = one.rate * run.steps * run.batch_size
+        draws = one.rate * run.steps * batch_examples
         display.say(
             f"data: {one.task.name}: {one.rate:.2%} of the examples, {one.train.num_examples:,} there are, "
             f"{times(draws / one.train.num_examples)} epochs"
@@ -38,10 +40,12 @@ def say_data(display: Display, run: Run, data: Data) -> None:
     examples = data.train.num_examples
     held_out = sum(part.num_examples for part in data.heldout.values())
     heldout = f", {held_out:,} held out" if data.heldout else ", none held out"
-    epochs = run.steps * run.batch_size / examples
+    epochs = run.steps * batch_examples / examples
+    shared = f" rows of {data.train.examples_per_row:.1f} examples" if isinstance(run.packing, Packed) else ""
     display.say(
-        f"data: {examples:,} training examples of {data.lengths['encoder']} + "
-        f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size} are {times(epochs)} epochs"
+        f"data: {examples:,} training examples{', packed into rows' if shared else ''} of {data.lengths['encoder']} + "
+        f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size}{shared} are "
+        f"{times(epochs)} epochs"
     )
     _warn_of_repeats(display, run, data)
     _warn_of_idle_rows(display, run, data.vocabulary)
@@ -50,16 +54,16 @@ def say_data(display: Display, run: Run, data: Data) -> None:
 
 def _warn_of_repeats(display: Display, run: Run, data: Data) -> None:
     """That a batch, or the whole run, sees the same examples again and again."""
-    examples = data.train.num_examples
-    if run.batch_size > examples:
+    examples, taken = data.train.num_examples, run.batch_size * data.train.examples_per_row
+    if taken > examples:
         display.warn(
-            f"one batch takes {run.batch_size:,} examples and there are {examples:,}: every batch holds each of them "
-            f"{times(run.batch_size / examples)} times. More data helps, or a smaller --batch-size "
-            f"(at most {examples:,})"
+            f"one batch takes {taken:,.0f} examples and there are {examples:,}: every batch holds each of them "
+            f"{times(taken / examples)} times. More data helps, or a smaller --batch-size "
+            f"(at most {examples / data.train.examples_per_row:,.0f})"
         )
         return
     for one in data.tasks:
-        epochs = one.rate * run.steps * run.batch_size / one.train.num_examples
+        epochs = one.rate * run.steps * taken / one.train.num_examples
         if epochs > MOST_EPOCHS and not isinstance(one.task.objective, Supervised):
             anew = "" if isinstance(one.task.objective, FullLM) else ", masked anew each time"
             display.warn(
@@ -122,7 +126,10 @@ def _say_schedule(display: Display, run: Run) -> None:
 
 def say_resume(display: Display, facts: Facts, run: Run, parts: list[str], differing: list[str]) -> None:
     """That the run goes on, with what else differs from before: settings, `parts` of the data, the machine."""
-    display.say(f"resuming after step {facts.step:,}, {facts.position['examples']:,} examples read")
+    where = ", ".join(f"{name} {value:,}" for name, value in facts.position.items())
+    if "examples" in facts.position:
+        where = f"{facts.position['examples']:,} examples read"
+    display.say(f"resuming after step {facts.step:,}, {where}")
     found = [change for change in changes(facts.run, run) if not change.free]
     for change in found:
         display.warn(f"changed since that checkpoint: {change}")

@@ -158,7 +158,8 @@ def test_a_line_that_memory_does_not_take_is_named(capfd):
 
 @pytest.mark.parametrize(("objective", "warned"), [(Supervised(), True), (SpanCorruption(), False)])
 def test_a_model_of_pairs_is_said_to_be_no_span_filler(objective, warned, monkeypatch):
-    run = SimpleNamespace(task=SimpleNamespace(name="sounds", objective=objective))
+    task = SimpleNamespace(name="sounds", objective=objective)
+    run = SimpleNamespace(task=task, tasks=(task,))
     source = SimpleNamespace(
         model=Model(vocab_size=384, d_model=8, d_ff=8, num_heads=1, d_kv=8, num_encoder_layers=1, num_decoder_layers=1),
         params=None,

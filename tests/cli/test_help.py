@@ -68,7 +68,7 @@ def test_defaults_are_the_recipes_even_before_it_can_make_a_run(capsys, monkeypa
     text = " ".join(help_of(["finetune"], capsys, monkeypatch).split())
     for said in (
         "--steps INT Training steps, counted from the start checkpoint. May be raised on resume. (default: 1000)",
-        "Sequences in a training batch, over all devices. (default: 64)",
+        "Sequences in a training batch, over all devices; of packed data, rows. (default: 64)",
         "Width of the residual stream. (default: that of --start)",
         "0.1 for most fine-tuning. (default: 0.1)",
         "folder to start from. Must be given. --heldout",
@@ -87,7 +87,7 @@ def test_a_recipe_of_ones_own_that_must_be_told_something(tmp_path, capsys, monk
     text = help_of(["train", str(path)], capsys, monkeypatch)
     assert "    spanloom train mine.py --size 3\n" in text
     assert "  --size INT\n      A size. (must be given)\n  --steps INT\n      (default: 7)\n" in text
-    assert "over all devices. (default: the recipe's)" in text
+    assert "of packed data, rows. (default: the recipe's)" in text
     assert "--size INT" in (known := help_of(["train", str(path), "--size", "3"], capsys, monkeypatch))
     assert "over all devices. (default: 16)" in known
 

@@ -9,6 +9,7 @@ from spanloom.settings.compare import (
     DEPENDS,
     FREE,
     OPTIMIZER_STATE,
+    PLACE,
     WEIGHTS,
     ChangedSettingsError,
     changes,
@@ -33,6 +34,7 @@ BY_NAME = (
     "schedule",
     "loss",
     "batch_size",
+    "batch_tokens",
     "seed",
     "start",
     "model.relative_position_max_distance",
@@ -127,19 +129,20 @@ def leaves() -> list[str]:
 
 def test_every_field_has_one_class():
     """A new setting must be put into one: what may change on resume is decided, never left open."""
-    for name in [*leaves(), "optimizer", "schedule", "task.source", "task.vocabulary", "task.objective"]:
-        classes = [within(name, FREE), within(name, BY_NAME), name in WEIGHTS, name in OPTIMIZER_STATE, name in DEPENDS]
+    for name in [*leaves(), "optimizer", "schedule", "task.source", "task.vocabulary", "task.objective", "packing"]:
+        shapes = [name in WEIGHTS, name in OPTIMIZER_STATE, name in DEPENDS]
+        classes = [within(name, FREE), within(name, BY_NAME), within(name, PLACE), *shapes]
         assert sum(classes) == 1, f"{name} is in {sum(classes)} of the classes in settings/compare.py"
 
 
 def test_the_classes_name_fields_that_exist():
     known = {*all_fields(), *(part.path for part in parts())}
-    assert {*FREE, *BY_NAME, *WEIGHTS, *OPTIMIZER_STATE, *DEPENDS} <= known
+    assert {*FREE, *BY_NAME, *PLACE, *WEIGHTS, *OPTIMIZER_STATE, *DEPENDS} <= known
 
 
 def test_free_is_what_the_design_says():
-    """Steps, logging, evaluation and checkpoints, what is done after the last step, names and places."""
-    assert set(FREE) == {"steps", "log", "eval", "checkpoint", "after", "out", "name", "model.name"}
+    """Steps, reading ahead, logging, evaluation and checkpoints, what is done after the last step, names and places."""
+    assert set(FREE) == {"steps", "loading", "log", "eval", "checkpoint", "after", "out", "name", "model.name"}
 
 
 def other_value(hint: Any, value: Any) -> Any:

@@ -9,8 +9,9 @@ import pytest
 from tiny_training import MODEL, events, losses, tiny_run, write_text
 
 from spanloom.settings.mixture import Mixture, Weighted
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.run import Checkpoints, Evaluation
-from spanloom.settings.task import PairFiles, Supervised, Task
+from spanloom.settings.task import PairFiles, Task
 from spanloom.training import loop
 from spanloom.training.checkpoint_paths import latest
 from spanloom.training.facts import read_facts

@@ -24,7 +24,7 @@ class Heard:
 
 
 def data_of(task, examples):
-    train = SimpleNamespace(num_examples=examples)
+    train = SimpleNamespace(num_examples=examples, examples_per_row=1.0)
     tasks = (SimpleNamespace(task=task, train=train, reports={}, rate=1.0),)
     lengths = {"encoder": 32, "decoder": 9}
     return SimpleNamespace(train=train, tasks=tasks, heldout={}, lengths=lengths, vocabulary=build(Bytes()))

@@ -19,8 +19,12 @@ def denoiser_of(objective: TokenStream, vocabulary: Vocabulary) -> Denoiser:
             lengths = lengths_of(objective, vocabulary)
             make = partial(corrupt_block, objective=objective, vocabulary=vocabulary)
             widths = (lengths.inputs_length, lengths.targets_length)
-            spans = {"density": objective.noise_density, "mean_span_length": objective.mean_span_length}
-            longest_of = partial(longest_of_spans, **spans, roll=int(objective.random_roll))
+            longest_of = partial(
+                longest_of_spans,
+                density=objective.noise_density,
+                mean_span_length=objective.mean_span_length,
+                roll=int(objective.random_roll),
+            )
             return Denoiser(lengths.raw_length, *widths, lengths.num_spans, make, longest_of)
         case IidDenoising():
             return iid_denoising.denoiser(objective, vocabulary)

@@ -1,0 +1,83 @@
+"""Packed rows of a run by position: planned window by window, made where a batch takes them."""
+
+from typing import Any
+
+import numpy as np
+
+from spanloom.pipeline.batches import Batch
+from spanloom.pipeline.drawn import Drawn, Draws, empty_drawn, put
+from spanloom.pipeline.packed_order import START, PackedOrder
+from spanloom.pipeline.packed_order import Position as WindowRow
+from spanloom.pipeline.packed_rows import encoder_decoder_rows
+from spanloom.pipeline.packing import IntArray, Packs
+from spanloom.pipeline.positions import WHOLE, Position, Share
+
+
+class PackedRows:
+    """Rows that examples share. Every answer follows from arguments; what is kept is a memory for speed alone."""
+
+    def __init__(self, draws: Draws, slots: tuple[int, int], max_segments: int | None = None):
+        self.draws = draws
+        """The examples that are packed, in their order."""
+        self._order = PackedOrder(self._lengths, slots, max_segments, draws.num_draws)
+        self._found: dict[int, Drawn] = {}
+        self.inputs_length, self.targets_length = slots
+        self.num_examples = draws.num_examples
+        self._made_from = draws, slots, max_segments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedRows, self._made_from  # what is kept for speed is nothing to send to other processes
+
+    @property
+    def start(self) -> Position:
+        """Before the first row."""
+        return START._asdict()
+
+    @property
+    def examples_per_row(self) -> float:
+        """The mean over the windows that are planned first."""
+        return self._order.draws_per_row
+
+    def take(self, position: Position, batch_size: int, share: Share = WHOLE) -> tuple[Batch, Position]:
+        """See `spanloom.pipeline.positions.TrainingRows`; fields as `packed_rows.encoder_decoder_rows` gives them."""
+        packs, after = self._rows_after(position, batch_size)
+        own = packs.rows(*share.rows(batch_size))
+        inputs, targets = self.draws.tokens(self._find(own.examples))
+        slots = self.inputs_length, self.targets_length
+        return encoder_decoder_rows(inputs, targets, slots, own.offsets), after
+
+    def skip(self, position: Position, rows: int) -> Position:
+        """The position so many rows later: planned, none made."""
+        return self._rows_after(position, rows)[1]
+
+    def _rows_after(self, position: Position, count: int) -> tuple[Packs, Position]:
+        packs, after = self._order.take(WindowRow(**position), count)
+        if len(packs) < count:
+            raise ValueError(f"the data end {len(packs):,} rows after {position}, and {count:,} are asked for")
+        return packs, after._asdict()
+
+    def _lengths(self, first: int, count: int) -> IntArray:
+        return self._group(first, count).lengths
+
+    def _find(self, draws_E: IntArray) -> Drawn:
+        """These draws, of which each group was just planned."""
+        groups_E = draws_E // self._order.group
+        parts = []
+        for group in np.unique(groups_E).tolist():
+            first = group * self._order.group
+            own_M = np.flatnonzero(groups_E == group)
+            parts.append((own_M, self._group(first, self._order.group_size(group)).chosen(draws_E[own_M] - first)))
+        if len(parts) == 1:
+            return parts[0][1]
+        found = empty_drawn(len(draws_E))
+        for own_M, part in parts:
+            put(found, own_M, part)
+        return found
+
+    def _group(self, first: int, count: int) -> Drawn:
+        """Draws that are planned together; those of the last two groups, which a batch may have rows of, are kept."""
+        if first not in self._found:
+            self._found[first] = self.draws.find(first, count)
+            for old in list(self._found)[:-2]:
+                del self._found[old]
+        return self._found[first]
