@@ -43,8 +43,8 @@ def packed(tmp_path):
         task=Mixture("all", (Weighted(run.task, 1.0), Weighted(Task("count", pairs, objective=Supervised()), 3.0))),
         packing=Packed(48, 24),
         model=dataclasses.replace(MODEL, dropout=0.0),
-        checkpoint=Checkpoints(every=3),
-        eval=Evaluation(every=8, max_batches=2),
+        checkpoint=Checkpoints(every=4),
+        eval=Evaluation(every=4, max_batches=2),
     )
 
 
@@ -56,12 +56,12 @@ def train(run, directory, **options):
 
 def test_resuming_gives_the_same_losses_with_any_number_of_workers(packed, tmp_path):
     said = train(packed, tmp_path / "straight")
-    train(dataclasses.replace(packed, steps=3), tmp_path / "stopped")
+    train(dataclasses.replace(packed, steps=4), tmp_path / "stopped")
     assert {*read_facts(latest(tmp_path / "stopped")).position} == {"window", "row"}
     resumed = train(dataclasses.replace(packed, loading=Loading(workers=2)), tmp_path / "stopped")
     assert losses(tmp_path / "stopped") == losses(tmp_path / "straight")
     assert "packed into rows of 48 + 24 tokens" in said
-    assert "resuming after step 3, window 0, row 12" in resumed
+    assert "resuming after step 4, window 0, row 16" in resumed
 
 
 def test_how_long_the_loop_waited_for_data_is_written_down(packed, tmp_path):
