@@ -12,10 +12,12 @@ from spanloom.settings.objectives import UL2, IidDenoising, Objective, SpanCorru
 from spanloom.tasks.objectives.build import denoiser_of
 from spanloom.tasks.objectives.text_infilling import masked_spans
 from spanloom.tasks.objectives.ul2 import modes_of
+from spanloom.vocabularies.bytes import ByteVocabulary
 from spanloom.vocabularies.vocabulary import Ids, Vocabulary
 
 Kind = Literal["text", "sentinel", "stray", "mode", "eos"]
 MODES = ("R", "S", "X")
+_NEVER_TEXT = 11  # bytes that UTF-8 does not use
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def lay_out(example: DrawnExample, objective: Objective, vocabulary: Vocabulary)
     if mode == "S" or not isinstance(objective, SpanCorruption | IidDenoising | UL2):
         plain = _plain(inputs, objective, vocabulary), _plain(example.targets, objective, vocabulary)
         return LaidOut(example.number, (*begin, *plain[0]), plain[1], mode=mode)
-    marks = sentinels_in_use(objective, vocabulary)
+    marks = reserved_sentinels(objective, vocabulary)
     shown = tuple(_masked(inputs, marks, vocabulary, in_spans=False))
     targets = tuple(_masked(example.targets, marks, vocabulary, in_spans=True))
     text = _joined(shown, targets)
@@ -70,17 +72,18 @@ def lay_out(example: DrawnExample, objective: Objective, vocabulary: Vocabulary)
     return LaidOut(example.number, (*begin, *shown), targets, text, mode)
 
 
-def sentinels_in_use(objective: Objective, vocabulary: Vocabulary) -> tuple[int, ...]:
-    """The ids that mask spans under this objective, in order, then those that tell modes; all of the vocabulary's
-    where none are used. Google's bytes serve as text beyond those.
+def reserved_sentinels(objective: Objective, vocabulary: Vocabulary) -> tuple[int, ...]:
+    """The sentinels that no text of a task should hold, in order: all, but for Google's bytes, which serve as text
+    beyond those that the objective uses, and beyond the 11 that no text can hold.
     """
-    if not isinstance(objective, TokenStream):
+    if not (isinstance(vocabulary, ByteVocabulary) and vocabulary.settings.sentinels == "google"):
         return vocabulary.sentinels
-    own = vocabulary.sentinels[: denoiser_of(objective, vocabulary).num_sentinels]
+    own: tuple[int, ...] = ()
+    if isinstance(objective, TokenStream):
+        own = vocabulary.sentinels[: denoiser_of(objective, vocabulary).num_sentinels]
     if isinstance(objective, UL2):
-        modes = (id_ for mode in modes_of(objective, vocabulary) for id_ in mode if id_ in vocabulary.sentinels)
-        return (*own, *modes)
-    return own or vocabulary.sentinels
+        return (*own, *(id_ for mode in modes_of(objective, vocabulary) for id_ in mode if id_ in vocabulary.sentinels))
+    return own or vocabulary.sentinels[:_NEVER_TEXT]
 
 
 def plain_pieces(ids: Ids, vocabulary: Vocabulary, sentinels: Iterable[int] = ()) -> Pieces:
@@ -113,7 +116,7 @@ def marked_pieces(ids: Ids, vocabulary: Vocabulary, *, in_spans: bool) -> Pieces
 
 
 def _plain(ids: Ids, objective: Objective, vocabulary: Vocabulary) -> Pieces:
-    return plain_pieces(ids, vocabulary, sentinels_in_use(objective, vocabulary))
+    return plain_pieces(ids, vocabulary, reserved_sentinels(objective, vocabulary))
 
 
 def _piece(kind: Kind, ids: Iterable[int], vocabulary: Vocabulary, span: int | None = None) -> Piece:

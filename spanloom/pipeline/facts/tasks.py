@@ -15,7 +15,7 @@ from spanloom.pipeline.facts.misfits import (
     truncated_misfits,
     unknown_misfits,
 )
-from spanloom.pipeline.facts.pieces import sentinels_in_use
+from spanloom.pipeline.facts.pieces import reserved_sentinels
 from spanloom.pipeline.facts.sentinels import sentinels_found
 from spanloom.settings.kinds import kind_name
 
@@ -84,7 +84,7 @@ def _misfits(data: Data, one: TaskData, lengths: dict[str, Lengths], draws: int,
     task, store, vocabulary = one.task, one.train.store, data.vocabulary
     yield from truncated_misfits(task, lengths)
     yield from unknown_misfits(task, store, vocabulary)
-    sentinels = sentinels_found(store, sentinels_in_use(task.objective, vocabulary), effort)
+    sentinels = sentinels_found(store, reserved_sentinels(task.objective, vocabulary), effort)
     found = (
         sentinel_misfit(task, sentinels, vocabulary),
         duplicate_misfit(task, duplicates(store, effort), vocabulary),
