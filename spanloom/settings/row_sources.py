@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from spanloom.settings.function import Function, as_function
+
 Errors = Literal["strict", "replace", "skip"]
 
 
@@ -71,17 +73,24 @@ class HuggingFaceDataset:
     take: int | None = None
     """Rows read at most, from the first; unset: all. A stream needs it: its rows are kept in a store of this size."""
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for a data set in memory, which no other process could find."""
+        if not isinstance(self.dataset, str):
+            raise TypeError(
+                f"HuggingFaceDataset takes a name or a path, not a {type(self.dataset).__name__}: for a data set in "
+                "memory give PythonExamples a function that returns it, or save_to_disk it and name the folder"
+            )
+
 
 @dataclass(frozen=True)
 class PythonExamples:
     """Rows that a Python function gives, or that stand here. A data set in memory: a function that returns it."""
 
-    function: str = ""
-    """Function that returns rows (any iterable of mappings): package.module:name, or /path/to/file.py:name."""
-    arguments: Mapping[str, Any] | None = None
-    """Keyword arguments of the function."""
+    function: Function | None = None
+    """Function that returns rows, any iterable of mappings. The callable itself may be given, with further arguments
+    by functools.partial."""
     rows: tuple[Mapping[str, Any], ...] = ()
-    """Rows as they are, instead of a function."""
+    """Rows as they are, instead of a function: texts, numbers, booleans, None, lists and dicts."""
     split: str | None = None
     """Given to the function as `split` for the rows to train on; unset: it takes no such argument."""
     heldout_split: str | None = None
@@ -90,6 +99,12 @@ class PythonExamples:
     """Share of the rows kept out of training when no held-out split is named; one where it comes to none."""
     take: int | None = None
     """Rows read at most, from the first; unset: all. Needed where the function never ends."""
+
+    def __post_init__(self) -> None:
+        """A callable becomes its name, lists tuples. Raises FunctionError for code that a run cannot write down."""
+        if self.function is not None:
+            object.__setattr__(self, "function", as_function(self.function))
+        object.__setattr__(self, "rows", Function("recipe:rows", {"rows": self.rows}).arguments["rows"])
 
 
 @dataclass(frozen=True)

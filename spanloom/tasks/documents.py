@@ -20,8 +20,8 @@ _BATCH_BYTES = 1 << 20
 _BATCH_ROWS = 1024
 
 
-def read_rows(path: str, kind: str, wanted: Sequence[str], header: Header, intake: Intake) -> Iterator[Row]:
-    """The rows of a jsonl, csv, tsv or parquet file. Raises BadInputError."""
+def read_rows(path: str, kind: str, wanted: Sequence[str] | None, header: Header, intake: Intake) -> Iterator[Row]:
+    """The rows of a jsonl, csv, tsv or parquet file, of all columns where None is wanted. Raises BadInputError."""
     if kind == "parquet":
         from spanloom.tasks.parquet_rows import parquet_rows
 

@@ -97,9 +97,18 @@ def forget(path: str) -> None:
 
 def files_like(pattern: str, report: ReadReport) -> list[str]:
     """The files that match a glob, sorted."""
+    return _matching(pattern, report, folders=False)
+
+
+def folders_like(pattern: str, report: ReadReport) -> list[str]:
+    """The folders that match a glob, sorted."""
+    return _matching(pattern, report, folders=True)
+
+
+def _matching(pattern: str, report: ReadReport, folders: bool) -> list[str]:
     system, name = _system(pattern)
     found = retried(pattern, lambda: system.glob(name, detail=True), report)
-    names = [key for key, info in found.items() if info.get("type") != "directory"]
+    names = [key for key, info in found.items() if (info.get("type") == "directory") == folders]
     return sorted(str(system.unstrip_protocol(key)) for key in names)
 
 

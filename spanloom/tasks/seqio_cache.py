@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spanloom.settings.nearest import did_you_mean
+from spanloom.tasks.example_rows import Described, decode_rows, placed
 from spanloom.tasks.file_system import exists, is_folder, list_folder, open_file
 from spanloom.tasks.read_report import BadInputError, Intake
-from spanloom.tasks.seqio_features import Feature, build_example, read_features
-from spanloom.tasks.tf_example import parse_examples
-from spanloom.tasks.tfrecord import Frames, Record, find_frames, read_records
+from spanloom.tasks.seqio_features import Feature, read_features
+from spanloom.tasks.tfrecord import Frames, find_frames, read_records
 
 _SHARD = re.compile(r"(.+)\.tfrecord-(\d{5,})-of-(\d{5,})$")
 _CACHE_AGAIN = "Get the folder again, or cache the task again with seqio_cache_tasks"
@@ -76,7 +76,7 @@ def read_shard(cache: SeqioCache, shard: str, intake: Intake) -> Iterator[dict[s
         frames = find_frames(shard)
         intake.report.files += 1
         for records in read_records(frames, intake):
-            yield from _decode(cache, shard, records, intake)
+            yield from decode_rows(_described(cache), placed(shard, records), intake)
 
 
 def read_cache(cache: SeqioCache, intake: Intake) -> Iterator[dict[str, Any]]:
@@ -109,25 +109,12 @@ def read_example(cache: SeqioCache, frames: Frames, number: int, intake: Intake)
     if not 0 <= number < len(frames):
         raise IndexError(f"{frames.path} has {len(frames)} readable records, no record {number}")
     for records in read_records(frames, intake, number, number + 1):
-        return next(_decode(cache, frames.path, records, intake), None)
+        return next(decode_rows(_described(cache), placed(frames.path, records), intake), None)
     return None
 
 
-def _decode(cache: SeqioCache, shard: str, records: list[Record], intake: Intake) -> Iterator[dict[str, Any]]:
-    for record, parsed in zip(records, parse_examples([record.payload for record in records]), strict=True):
-        where = f"{shard}: byte {record.offset}"
-        if isinstance(parsed, ValueError):
-            what = f"the record that begins here is no tf.train.Example: {parsed}"
-            intake.refuse(BadInputError(where, what, reason="no tf.train.Example"))
-            continue
-        try:
-            example = build_example(cache.features, parsed, where, intake)
-        except ValueError as error:
-            what = f"the record that begins here is not what info.{cache.split}.json says: {error}"
-            intake.refuse(BadInputError(where, what, _CACHE_AGAIN, reason="example of another form"))
-            continue
-        if example is not None:
-            yield example
+def _described(cache: SeqioCache) -> Described:
+    return Described(cache.features, f"info.{cache.split}.json", _CACHE_AGAIN)
 
 
 def _find_shards(folder: str, split: str, count: int, info_path: str, intake: Intake) -> tuple[str, ...]:

@@ -14,7 +14,9 @@ import numpy as np
 from spanloom.tasks.read_report import BadInputError, Intake
 from spanloom.tasks.tf_example import Example
 
-_DTYPES = frozenset(
+TEXTS = ("string", "bytes")
+"""Dtypes that are stored as bytes."""
+DTYPES = frozenset(
     ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
 )
 
@@ -26,7 +28,7 @@ class Feature:
     stored: str
     """Its name in the records."""
     dtype: str
-    """NumPy's name of the dtype, or 'string'."""
+    """NumPy's name of the dtype, 'string' (UTF-8), or 'bytes'."""
     shape: tuple[int | None, ...]
     """() for a single value; None for a dimension that varies."""
 
@@ -44,7 +46,7 @@ def read_features(path: str, info: Mapping[str, Any]) -> dict[str, Feature]:
     for stored, one in described.items():
         dtype, shape = (one.get("dtype"), one.get("shape")) if isinstance(one, dict) else (None, None)
         dtype = "float32" if dtype == "bfloat16" else dtype
-        if dtype != "string" and dtype not in _DTYPES:
+        if dtype != "string" and dtype not in DTYPES:
             raise BadInputError(path, f"feature {stored!r} has the unknown dtype {dtype!r}", reason="damaged cache")
         if not isinstance(shape, list) or not all(size is None or (type(size) is int and size >= 0) for size in shape):
             raise BadInputError(path, f"feature {stored!r} has {shape!r} for a shape", reason="damaged cache")
@@ -78,9 +80,9 @@ def _flat(name: str, feature: Feature, stored: Example) -> Any:
     """The values in a row, of the feature's dtype; text still as bytes."""
     values = stored.get(feature.stored, [])
     if not len(values):
-        return [] if feature.dtype == "string" else np.zeros(0, feature.dtype)
+        return [] if feature.dtype in TEXTS else np.zeros(0, feature.dtype)
     kind = "text" if isinstance(values, list) else "floats" if values.dtype == np.float32 else "integers"
-    wanted = "text" if feature.dtype == "string" else "floats" if feature.dtype.startswith("float") else "integers"
+    wanted = "text" if feature.dtype in TEXTS else "floats" if feature.dtype.startswith("float") else "integers"
     if kind != wanted:
         raise ValueError(f"feature {name!r} holds {kind}, not {wanted} ({feature.dtype})")
     if isinstance(values, list):
@@ -110,7 +112,7 @@ def _shaped(name: str, feature: Feature, flat: Any, stored: Example) -> Any:
             raise ValueError(f"feature {name!r} holds {len(flat)} values, not one")
         return flat[0] if isinstance(flat, list) else flat[0].item()
     if lengths := _numbered(stored, "_rl", feature.stored):
-        return _ragged(name, flat, lengths)
+        return ragged(name, flat, lengths)
     if places := _numbered(stored, "_sp", feature.stored):
         return _dense(name, feature, flat, places, _stored_shape(feature, stored))
     if len(feature.shape) == 1 and feature.shape[0] in (None, len(flat)):
@@ -131,8 +133,8 @@ def _stored_shape(feature: Feature, stored: Example) -> tuple[int | None, ...]:
     return feature.shape if own is None else tuple(int(size) for size in own)
 
 
-def _ragged(name: str, flat: Any, lengths: Sequence[Any]) -> list[Any]:
-    """Nested lists: the values cut into rows, from the innermost dimension outwards."""
+def ragged(name: str, flat: Any, lengths: Sequence[Any]) -> list[Any]:
+    """Nested lists: the values cut into rows, from the innermost dimension outwards. Raises ValueError."""
     rows: Any = flat
     for dimension in reversed(range(len(lengths))):
         ends = np.cumsum(np.asarray(lengths[dimension], np.int64)).tolist()
@@ -146,7 +148,7 @@ def _ragged(name: str, flat: Any, lengths: Sequence[Any]) -> list[Any]:
 def _dense(name: str, feature: Feature, flat: Any, places: Sequence[Any], shape: tuple[int | None, ...]) -> Any:
     """Sparse values in an array of zeros."""
     sizes = [size for size in shape if size is not None]
-    if feature.dtype == "string" or len(sizes) != len(shape) or len(places) != len(shape):
+    if feature.dtype in TEXTS or len(sizes) != len(shape) or len(places) != len(shape):
         raise ValueError(f"feature {name!r} is sparse, of {feature.dtype} in shape {shape}: this is not read")
     inside = all(
         len(along) == len(flat) and all(0 <= at < size for at in along)

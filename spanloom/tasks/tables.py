@@ -22,21 +22,26 @@ _BY_NUMBER = "If the table has no header row, number its columns, from 0"
 
 
 def table_rows(
-    file: TextFile, delimiter: str, wanted: Sequence[str], header: Header, intake: Intake
+    file: TextFile, delimiter: str, wanted: Sequence[str] | None, header: Header, intake: Intake
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, {wanted column: cell}) of each row.
+    """(line number, {wanted column: cell}) of each row; of all columns where None is wanted, those without a name (all,
+    where there is no header) called by their number, from 0.
 
     Raises BadInputError for columns that do not exist; and, unless bad input is skipped, for rows with more or fewer
     cells than the first, and quotes that do not close.
     """
-    by_name = header == "yes" or (header == "auto" and not all(name.isdecimal() for name in wanted))
+    by_name = header == "yes" or (header == "auto" and not all(name.isdecimal() for name in wanted or ()))
     records = _csv_records(file, intake, by_name) if delimiter == "," else _tsv_records(file, by_name)
     first = next(records, None)
     if first is None:
         return
-    columns, has_header = _columns(first[1], wanted, header, f"{file.path}:{first[0]}")
+    where = f"{file.path}:{first[0]}"
+    if wanted is None:
+        columns, has_header = _all_columns(first[1], header, where), header != "no"
+    else:
+        columns, has_header = _columns(first[1], wanted, header, where)
     width = len(first[1])
-    if not has_header:
+    if not has_header and wanted is not None:
         intake.report.note("no header row", f"{file.path}: no header row; the first row of data is {_shown(first[1])}")
         records = chain([first], records)
     for line, cells in records:
@@ -46,6 +51,15 @@ def table_rows(
             intake.refuse(BadInputError(f"{file.path}:{line}", what, reason="ragged row"))
             continue
         yield line, {name: cells[place] for name, place in columns.items()}
+
+
+def _all_columns(first: list[str], header: Header, where: str) -> dict[str, int]:
+    """The place of every column, by name."""
+    names = [str(place) if header == "no" else name or str(place) for place, name in enumerate(first)]
+    if twice := [name for name in names if names.count(name) > 1]:
+        what = f"{names.count(twice[0])} columns are named {shown(twice[0])}"
+        raise BadInputError(where, what, "Rename all but one, or set the header to 'no'", reason="columns of one name")
+    return {name: place for place, name in enumerate(names)}
 
 
 def _columns(first: list[str], wanted: Sequence[str], header: Header, where: str) -> tuple[dict[str, int], bool]:
