@@ -50,6 +50,11 @@ class PackedRows:
         """The position so many rows later: planned, none made."""
         return self._rows_after(position, rows)[1]
 
+    def tasks_of(self, position: Position, rows: int) -> list[list[int]]:
+        """The numbers of the tasks that the segments of the rows after a position are of."""
+        packs, _ = self._rows_after(position, rows)
+        return [part.tolist() for part in np.split(self._find(packs.examples).tasks, packs.offsets[1:-1])]
+
     def _rows_after(self, position: Position, count: int) -> tuple[Packs, Position]:
         packs, after = self._order.take(WindowRow(**position), count)
         if len(packs) < count:

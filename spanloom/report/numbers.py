@@ -36,8 +36,12 @@ def example_line(task: ShownTask, number: int, example: LaidOut) -> str:
     mode = f", {example.mode}-denoiser" if example.mode else ""
     return (
         f"{task.facts.name}, draw {number + 1}: example {example.number:,} ({task.facts.objective}{mode}), tokens: "
-        f"{inputs:,} inputs and {targets:,} targets"
+        f"{inputs:,} inputs{_cut(example.cut[0])} and {targets:,} targets{_cut(example.cut[1])}"
     )
+
+
+def _cut(tokens: int) -> str:
+    return f" ({tokens:,} more are cut)" if tokens else ""
 
 
 def row_line(batch: BatchFacts, row: Row) -> str:
@@ -46,9 +50,11 @@ def row_line(batch: BatchFacts, row: Row) -> str:
         f"{side} {row.used(side):,} of {width:,} ({1 - row.used(side) / max(width, 1):.1%} padding)"
         for side, width in batch.widths.items()
     ]
-    if batch.is_packed:
-        used.append(" | ".join("+".join(map(str, segment.lengths.values())) for segment in row.segments))
-    return "; ".join([*used, row.task] if row.task else used)
+    borders = [
+        f"{'+'.join(f'{length:,}' for length in segment.lengths.values()) if batch.is_packed else ''} {segment.task}"
+        for segment in row.segments
+    ]
+    return "; ".join([*used, " | ".join(border.strip() for border in borders)])
 
 
 def amounts(facts: RunFacts) -> Table:

@@ -19,6 +19,8 @@ class Segment:
 
     number: int
     """From 1, as in the batch."""
+    task: str
+    """The task that it is of; empty where nobody knows."""
     lengths: dict[str, int]
     """Tokens by side."""
     pieces: dict[str, Pieces]
@@ -31,8 +33,6 @@ class Row:
 
     number: int
     """From 0."""
-    task: str
-    """The task of a row that is one example; empty where nobody knows."""
     segments: tuple[Segment, ...]
     """The examples in it, in order."""
 
@@ -61,22 +61,25 @@ class BatchFacts:
         return 1 - self.tokens[side] / max(self.widths[side] * len(self.rows), 1)
 
 
-def batch_facts(batch: Batch, vocabulary: Vocabulary, tasks: Sequence[str] = (), in_full: int = 0) -> BatchFacts:
-    """The facts of a batch, with the text of its first `in_full` rows. `tasks`: those of its rows, where known."""
+def batch_facts(
+    batch: Batch, vocabulary: Vocabulary, tasks: Sequence[Sequence[str]] = (), in_full: int = 0
+) -> BatchFacts:
+    """The facts of a batch, with the text of its first `in_full` rows.
+
+    `tasks`: those of the segments of each row, where they are known.
+    """
     sides = [side for side, field in SIDES.items() if field in batch]
     segments = {side: segments_of(batch, side) for side in sides}
-    num_rows = len(batch[SIDES[sides[0]]])
-    rows = tuple(
-        Row(number, tasks[number] if number < len(tasks) else "", tuple(found))
-        for number in range(num_rows)
-        for found in [list(_segments(batch, segments, number, vocabulary, shown=number < in_full))]
-    )
+    rows = []
+    for number in range(len(batch[SIDES[sides[0]]])):
+        known = tasks[number] if number < len(tasks) else ()
+        rows.append(Row(number, tuple(_segments(batch, segments, number, known, vocabulary, shown=number < in_full))))
     return BatchFacts(
         widths={side: batch[SIDES[side]].shape[1] for side in sides},
         tokens={side: int(np.count_nonzero(segments[side])) for side in sides},
         is_packed=f"{sides[-1]}_segment_ids" in batch,
         num_segments=sum(len(row.segments) for row in rows),
-        rows=rows,
+        rows=tuple(rows),
     )
 
 
@@ -95,7 +98,13 @@ def segments_of(batch: Batch, side: str) -> np.ndarray:
 
 
 def _segments(
-    batch: Batch, segments: dict[str, np.ndarray], row: int, vocabulary: Vocabulary, *, shown: bool
+    batch: Batch,
+    segments: dict[str, np.ndarray],
+    row: int,
+    tasks: Sequence[str],
+    vocabulary: Vocabulary,
+    *,
+    shown: bool,
 ) -> Iterator[Segment]:
     last = max(int(numbers[row].max(initial=0)) for numbers in segments.values())
     for number in range(1, last + 1):
@@ -104,4 +113,5 @@ def _segments(
             side: marked_pieces(tokens, vocabulary, in_spans=side == "decoder") if shown else ()
             for side, tokens in ids.items()
         }
-        yield Segment(number, {side: len(tokens) for side, tokens in ids.items()}, pieces)
+        lengths = {side: len(tokens) for side, tokens in ids.items()}
+        yield Segment(number, tasks[number - 1] if number <= len(tasks) else "", lengths, pieces)

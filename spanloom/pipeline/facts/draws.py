@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from spanloom.pipeline.data import Data
 from spanloom.pipeline.mixed import MixedDataset
+from spanloom.pipeline.packed import PackedRows
 from spanloom.settings.run import Run
 
 
@@ -23,17 +24,29 @@ class Planned:
 
 def planned_draws(run: Run, data: Data) -> Planned:
     """Counts the draws, of a mixture through its plan: at once, however many there are."""
-    rows = run.steps * run.batch_size
-    draws = getattr(data.train, "draws", data.train)
-    total = round(rows * getattr(data.train, "examples_per_row", 1.0))
-    names = sorted(one.task.name for one in data.tasks)  # as plans number them
-    counts = draws.plan.counts(total).tolist() if isinstance(draws, MixedDataset) else [total]
-    return Planned(rows, total, dict(zip(names, counts, strict=True)), is_exact=data.train is draws)
+    rows, train = run.steps * run.batch_size, data.train
+    is_packed = isinstance(train, PackedRows)
+    draws = train.draws if isinstance(train, PackedRows) else train
+    total = round(rows * train.examples_per_row)
+    if not isinstance(draws, MixedDataset):
+        return Planned(rows, total, {data.tasks[0].task.name: total}, not is_packed)
+    total = total if draws.plan.end is None else min(total, draws.plan.end)
+    counts = zip(_numbered(data), draws.plan.counts(total).tolist(), strict=True)
+    return Planned(rows, total, dict(counts), not is_packed)
 
 
-def first_tasks(data: Data, count: int) -> list[str]:
-    """The names of the tasks that the first rows are of; none where rows hold several examples."""
-    if not isinstance(data.train, MixedDataset):
-        return [] if hasattr(data.train, "draws") else [data.tasks[0].task.name] * count
-    names = sorted(one.task.name for one in data.tasks)
-    return [names[number] for number in data.train.plan.draws(0, count)[0].tolist()]
+def first_tasks(data: Data, rows: int) -> list[list[str]]:
+    """The names of the tasks that the segments of the first rows are of; a row that is not packed is one."""
+    names, train = _numbered(data), data.train
+    if isinstance(train, PackedRows):
+        numbers = train.tasks_of(train.start, rows)
+    elif isinstance(train, MixedDataset):
+        numbers = [[number] for number in train.plan.draws(0, rows)[0].tolist()]
+    else:
+        numbers = [[0]] * rows
+    return [[names[number] for number in row] for row in numbers]
+
+
+def _numbered(data: Data) -> list[str]:
+    """Names of the tasks in the order of their numbers in a plan."""
+    return sorted(one.task.name for one in data.tasks)

@@ -51,6 +51,8 @@ class LaidOut:
     """The text before it was masked; empty where inputs or targets are all of it."""
     mode: str = ""
     """UL2's denoiser: R, S or X."""
+    cut: tuple[int, int] = (0, 0)
+    """Tokens of inputs and targets that had no room."""
 
 
 def lay_out(example: DrawnExample, objective: Objective, vocabulary: Vocabulary) -> LaidOut:

@@ -1,7 +1,7 @@
 """Everything that `spanloom show` says of a run's data, collected once for every way of showing it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from spanloom.pipeline.data import Data, TaskData
 from spanloom.pipeline.facts.batch import BatchFacts, batch_facts
@@ -52,10 +52,7 @@ def run_facts(run: Run, data: Data, tasks: Sequence[TaskData], *, examples: int,
     shown = tuple(
         ShownTask(
             task_facts(data, one, planned, effort),
-            tuple(
-                lay_out(example, one.task.objective, data.vocabulary)
-                for example in one.train.drawn(0, min(examples, one.train.num_examples))
-            ),
+            tuple(_laid_out(data, one, examples)),
         )
         for one in tasks
     )
@@ -72,3 +69,15 @@ def run_facts(run: Run, data: Data, tasks: Sequence[TaskData], *, examples: int,
         batch=batch_facts(batch, data.vocabulary, first_tasks(data, run.batch_size), in_full=rows),
         warnings=tuple(misfits),
     )
+
+
+def _laid_out(data: Data, one: TaskData, count: int) -> Iterator[LaidOut]:
+    """The first examples of a task, at most all."""
+    columns = one.train.examples.columns
+    for example in one.train.drawn(0, min(count, one.train.num_examples)):
+        laid = lay_out(example, one.task.objective, data.vocabulary)
+        if columns is not None:  # rows as they are stored, but for an end of sequence and what is cut
+            kept = len(example.inputs), len(example.targets)
+            whole = [len(column.row(example.number)) + 1 for column in columns]
+            laid = replace(laid, cut=(max(whole[0] - kept[0], 0), max(whole[1] - kept[1], 0)))
+        yield laid

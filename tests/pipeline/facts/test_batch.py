@@ -21,7 +21,7 @@ def lengths(row):
 
 def test_rows_of_one_example_each():
     batch = encoder_decoder_rows(INPUTS, TARGETS, (6, 4))
-    facts = batch_facts(batch, BYTES, ["a", "b", "a"], in_full=1)
+    facts = batch_facts(batch, BYTES, [["a"], ["b"], ["a"]], in_full=1)
     assert not facts.is_packed and facts.num_segments == 3 and facts.widths == {"encoder": 6, "decoder": 4}
     assert [lengths(row)[0] for row in facts.rows] == [
         {"encoder": 4, "decoder": 3},
@@ -30,7 +30,7 @@ def test_rows_of_one_example_each():
     ]
     assert facts.tokens == {"encoder": 9, "decoder": 6}
     assert facts.padding("encoder") == 0.5 and facts.padding("decoder") == 0.5
-    assert [row.task for row in facts.rows] == ["a", "b", "a"]
+    assert [row.segments[0].task for row in facts.rows] == ["a", "b", "a"]
     shown = facts.rows[0].segments[0].pieces
     assert [(piece.kind, piece.span) for piece in shown["encoder"]] == [
         ("text", None),
@@ -44,7 +44,7 @@ def test_rows_of_one_example_each():
 
 def test_segments_of_packed_rows_are_told_apart_zeros_and_empty_targets_included():
     batch = encoder_decoder_rows(INPUTS, TARGETS, (8, 4), ROWS)
-    facts = batch_facts(batch, BYTES, in_full=2)
+    facts = batch_facts(batch, BYTES, [["a", "b"]], in_full=2)
     assert facts.is_packed and facts.num_segments == 3 and len(facts.rows) == 2
     assert lengths(facts.rows[0]) == [{"encoder": 4, "decoder": 3}, {"encoder": 3, "decoder": 0}]
     assert lengths(facts.rows[1]) == [{"encoder": 2, "decoder": 3}]
@@ -52,7 +52,7 @@ def test_segments_of_packed_rows_are_told_apart_zeros_and_empty_targets_included
     assert facts.rows[0].used("encoder") == 7 and facts.padding("encoder") == 1 - 9 / 16
     text = ["".join(piece.text for piece in segment.pieces["encoder"]) for segment in facts.rows[0].segments]
     assert text == ["C<extra_id_0>D</s>", "<pad>E</s>"]
-    assert facts.rows[0].task == ""
+    assert [[segment.task for segment in row.segments] for row in facts.rows] == [["a", "b"], [""]]
 
 
 @pytest.mark.parametrize("rows", [None, ROWS])
