@@ -10,6 +10,7 @@ import math
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +24,11 @@ from spanloom.pipeline.meta import read_meta, total_counts, write_meta
 from spanloom.pipeline.publish import building, publish, refuse_foreign_directory
 from spanloom.pipeline.shard_maker import Count, ShardEntry, ShardMaker
 from spanloom.pipeline.shards import DamagedStoreError
-from spanloom.pipeline.tokenization import columns_of
 from spanloom.settings.task import Task
 from spanloom.tasks.heldout import Split
-from spanloom.tasks.read_report import ReadReport
-from spanloom.tasks.sources import read_parts, source_bytes
+from spanloom.tasks.read_report import ReadReport, plural
+from spanloom.tasks.sources import source_bytes
+from spanloom.tasks.task_rows import read_task
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 SHARD_BYTES = 32 * 2**20
@@ -90,7 +91,7 @@ def build_stores(
 
     Raises what the source raises on bad input, StorageError on a full disk, WorkerError if a process is killed.
     """
-    makers = {part.split: ShardMaker(task, vocabulary, building(part.directory)) for part in parts}
+    makers = {part.split: ShardMaker(task, vocabulary, building(part.directory), part.split) for part in parts}
     for part in parts:
         refuse_foreign_directory(part.directory)
         _prepare(part, makers[part.split])
@@ -98,7 +99,7 @@ def build_stores(
     probes: dict[Split, list[dict[str, Any]]] = {part.split: [] for part in parts}
 
     def groups() -> Iterator[Group]:
-        for group in groups_of(read_parts(task.source, {part.split: part.report for part in parts}), shard_bytes):
+        for group in groups_of(read_task(task, {part.split: part.report for part in parts}), shard_bytes):
             if group.number == 0:
                 probes[group.split] = make_probes(task, vocabulary, group.documents)
             yield group
@@ -108,7 +109,7 @@ def build_stores(
         entries[split][number] = entry
         meter.shards += 1
     for part in parts:
-        _publish(part, task, makers[part.split], entries[part.split], probes[part.split])
+        _publish(part, makers[part.split], entries[part.split], probes[part.split])
     meter.tell(finished=True)
 
 
@@ -145,14 +146,17 @@ def _without_source(fingerprint: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fingerprint.items() if key != "source"}
 
 
-def _publish(
-    part: StoreToBuild, task: Task, maker: ShardMaker, made: dict[int, ShardEntry], probes: list[dict[str, Any]]
-) -> None:
+def _publish(part: StoreToBuild, maker: ShardMaker, made: dict[int, ShardEntry], probes: list[dict[str, Any]]) -> None:
     entries = [made[number] for number in range(len(made))]
+    dtypes = {name: dtype.name for name, dtype in maker.encoder.dtypes.items()}
+    counts = total_counts(entries, dtypes)
+    if maker.encoder.counts_text:
+        _report_preprocessed(part.report, entries, counts["columns"][next(iter(dtypes))]["rows"])
     meta = {
         "fingerprint": part.fingerprint,
-        "dtype": maker.dtype.name,
-        "counts": total_counts(entries, columns_of(task)),
+        "dtype": next(iter(dtypes.values())),
+        "dtypes": dtypes,
+        "counts": counts,
         "shards": entries,
         "probes": probes,
         "report": part.report.to_dict(),
@@ -163,6 +167,15 @@ def _publish(
             path.unlink()
     write_meta(maker.building / "store", meta)
     publish(part.directory)
+
+
+def _report_preprocessed(report: ReadReport, entries: Sequence[ShardEntry], made: int) -> None:
+    """Says what the preprocessors made of the rows."""
+    dropped = sum((Counter(entry["dropped"]) for entry in entries), Counter[str]())
+    for function, count in sorted(dropped.items()):
+        report.skip(f"left out by {function}", count=count)
+    if made != report.documents:
+        report.note("preprocessed", f"the preprocessors made {plural(made, 'example')} of them")
 
 
 class _Meter:

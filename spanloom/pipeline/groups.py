@@ -24,6 +24,8 @@ class Group:
     number: int
     documents: Documents
     text_bytes: int
+    first: int = 0
+    """How many documents of the part stand before it."""
 
     @property
     def examples(self) -> int:
@@ -31,7 +33,10 @@ class Group:
         return len(next(iter(self.documents.values())))
 
     def text_hash(self) -> str:
-        """SHA-256 of the text, field by field, each document ended by a byte that no UTF-8 has; in hexadecimal."""
+        """SHA-256 of the text, field by field, each document ended by a byte that no UTF-8 has; in hexadecimal.
+
+        Packed rows have such bytes, but say themselves where they end.
+        """
         digest = hashlib.sha256()
         for joined in self._joined():
             digest.update(joined)
@@ -63,7 +68,7 @@ class _Collector:
     def __init__(self, split: Split, shard_bytes: int):
         self._split = split
         self._shard_bytes = shard_bytes
-        self._number = 0
+        self._number = self._first = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -93,8 +98,9 @@ class _Collector:
         """The group that is begun, if any."""
         if not any(self._documents.values()):
             return
-        group = Group(self._split, self._number, self._documents, self._size)
+        group = Group(self._split, self._number, self._documents, self._size, self._first)
         self._number += 1
+        self._first += group.examples
         self._begin()
         yield group
 

@@ -18,14 +18,14 @@ _BLOCK = 2**20
 def shard_entry(
     path: Path,
     columns: Mapping[str, Ragged],
-    unk_id: int,
+    unknown: Mapping[str, int],
     *,
     examples: int,
     text_bytes: int,
     characters: int,
     text_hash: str,
 ) -> dict[str, Any]:
-    """Description of one written shard."""
+    """Description of one written shard; `unknown` has the id of what the vocabulary lacks, of columns of tokens."""
     return {
         "file": path.name,
         "bytes": path.stat().st_size,
@@ -34,13 +34,13 @@ def shard_entry(
         "text_bytes": text_bytes,
         "characters": characters,
         "text_sha256": text_hash,
-        "columns": {name: _column_counts(column, unk_id) for name, column in columns.items()},
+        "columns": {name: _column_counts(column, unknown.get(name)) for name, column in columns.items()},
     }
 
 
-def _column_counts(column: Ragged, unk_id: int) -> dict[str, Any]:
+def _column_counts(column: Ragged, unk_id: int | None) -> dict[str, Any]:
     lengths = np.diff(column.offsets)
-    blocks = range(0, len(column.values), _BLOCK)
+    blocks = range(0, len(column.values) if unk_id is not None else 0, _BLOCK)
     return {
         "rows": len(lengths),
         "tokens": len(column.values),

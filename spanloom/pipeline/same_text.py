@@ -4,11 +4,24 @@ from collections import Counter
 from collections.abc import Mapping
 
 from spanloom.pipeline.groups import groups_of
+from spanloom.pipeline.row_fingerprint import code_changes
 from spanloom.pipeline.store import Store
 from spanloom.settings.task import Task
+from spanloom.tasks.functions import described
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.read_report import BadInputError, ReadReport
-from spanloom.tasks.sources import read_parts, source_fingerprint
+from spanloom.tasks.sources import source_fingerprint
+from spanloom.tasks.task_rows import read_task
+
+
+def changed_code(task: Task, stores: Mapping[Split, Store]) -> str:
+    """What is other in the task's preprocessors than in those that made the stores, in words; empty if nothing is."""
+    if not task.preprocessors:
+        return ""
+    now = [described(function) for function in task.preprocessors]
+    built = [store.meta["fingerprint"].get("preprocessors") for store in stores.values()]
+    old = next((one for one in built if one is not None and one != now), None)
+    return "" if old is None else code_changes(old, now)
 
 
 def changed_texts(task: Task, stores: Mapping[Split, Store]) -> set[Split]:
@@ -27,7 +40,7 @@ def changed_texts(task: Task, stores: Mapping[Split, Store]) -> set[Split]:
     (shard_bytes,) = {store.meta["fingerprint"]["shard_bytes"] for store in stores.values()}
     changed: set[Split] = set()
     seen = Counter[Split]()
-    for group in groups_of(read_parts(task.source, {split: ReadReport() for split in stores}), shard_bytes):
+    for group in groups_of(read_task(task, {split: ReadReport() for split in stores}), shard_bytes):
         seen[group.split] += 1
         if built[group.split][group.number : group.number + 1] != [group.text_hash()]:
             changed.add(group.split)

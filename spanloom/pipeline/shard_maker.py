@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BufferedWriter
@@ -13,10 +14,12 @@ import numpy as np
 from spanloom.pipeline.durable import write_file
 from spanloom.pipeline.groups import Group
 from spanloom.pipeline.meta import check_file, shard_entry
-from spanloom.pipeline.shards import Ragged, RaggedBuilder, read_shard, token_dtype, write_shard
-from spanloom.pipeline.tokenization import columns_of, encode
+from spanloom.pipeline.shards import Ragged, RaggedBuilder, read_shard, write_shard
+from spanloom.pipeline.tokenization import Encoded, Encoder, encoder_of
 from spanloom.settings.task import Task
 from spanloom.tasks.documents import Documents
+from spanloom.tasks.heldout import Split
+from spanloom.tasks.rows import ROW
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 _ENCODE_BYTES = 2**20
@@ -45,11 +48,13 @@ class ShardMaker:
     vocabulary: Vocabulary
     building: Path
     """Where the store is built, see `spanloom.pipeline.publish`."""
+    split: Split = "train"
+    """The part that it is of."""
 
-    @property
-    def dtype(self) -> np.dtype:
-        """Of the ids."""
-        return token_dtype(self.vocabulary.size)
+    @functools.cached_property
+    def encoder(self) -> Encoder:
+        """What makes its rows."""
+        return encoder_of(self.task, self.vocabulary, self.split)
 
     def paths(self, number: int) -> tuple[Path, Path]:
         """Where a shard and its description stand."""
@@ -61,22 +66,24 @@ class ShardMaker:
         text_hash = group.text_hash()
         found = self._found(group, text_hash)
         if found is not None:
-            tokens = sum(column["tokens"] for column in found["columns"].values())
+            tokens = sum(column["tokens"] for name, column in found["columns"].items() if name != ROW)
             tell(Count(group.examples, group.text_bytes, tokens, found=True))
             return found
         path, entry_path = self.paths(group.number)
         entry_path.unlink(missing_ok=True)
-        columns = self._encode(group, tell)
-        write_shard(path, columns)
+        made = self._encode(group, tell)
+        write_shard(path, made.columns)
         entry = shard_entry(
             path,
-            columns,
-            self.vocabulary.unk_id,
+            made.columns,
+            self.encoder.unknown,
             examples=group.examples,
-            text_bytes=group.text_bytes,
-            characters=group.characters(),
+            text_bytes=made.text_bytes if self.encoder.counts_text else group.text_bytes,
+            characters=made.characters if self.encoder.counts_text else group.characters(),
             text_hash=text_hash,
         )
+        if self.encoder.counts_text:
+            entry |= {"first": group.first, "dropped": dict(made.dropped)}
         self.describe(entry_path, entry)
         return entry
 
@@ -91,38 +98,48 @@ class ShardMaker:
             entry: ShardEntry = json.loads(entry_path.read_bytes())
             if entry["text_sha256"] != text_hash:
                 return None
+            if self.encoder.numbered and entry["first"] != group.first:
+                return None
             check_file(path, entry, checksum=True)
-            return entry if self._gives_same_rows(read_shard(path), group) else None
+            if not self._gives_same_rows(read_shard(path), group):
+                return None
+            return {**entry, "first": group.first} if self.encoder.counts_text else entry
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def _gives_same_rows(self, columns: dict[str, Ragged], group: Group) -> bool:
         first = {field: texts[:_RECHECKED_EXAMPLES] for field, texts in group.documents.items()}
-        again = encode(self.task, self.vocabulary, first, self.dtype)
+        again = self.encoder.encode(first, group.first).columns
         return all(
             np.array_equal(rows.offsets, columns[name].offsets[: len(rows.offsets)])
             and np.array_equal(rows.values, columns[name].values[: len(rows.values)])
             for name, rows in again.items()
         )
 
-    def _encode(self, group: Group, tell: Callable[[Count], object]) -> dict[str, Ragged]:
+    def _encode(self, group: Group, tell: Callable[[Count], object]) -> Encoded:
         """Tokenizes in pieces of about a megabyte, so that lists of ids stay small and the user sees it go on."""
         pieces = group.pieces(_ENCODE_BYTES)
         if group.examples == 1:  # perhaps one of hundreds of megabytes, of which there should be no copies
-            return self._encode_piece(next(pieces), tell)
+            return self._encode_piece(next(pieces), group.first, tell)
         expected = group.text_bytes + group.examples  # enough for bytes, and more than other vocabularies need
-        builders = {name: RaggedBuilder(self.dtype, expected) for name in columns_of(self.task)}
+        builders = {name: RaggedBuilder(dtype, expected) for name, dtype in self.encoder.dtypes.items()}
+        first, text_bytes, characters, dropped = group.first, 0, 0, Counter[str]()
         for documents in pieces:
-            for name, rows in self._encode_piece(documents, tell).items():
+            made = self._encode_piece(documents, first, tell)
+            for name, rows in made.columns.items():
                 builders[name].add(rows)
-        return {name: builder.finish() for name, builder in builders.items()}
+            first += len(next(iter(documents.values())))
+            text_bytes, characters = text_bytes + made.text_bytes, characters + made.characters
+            dropped += made.dropped
+        return Encoded({name: builder.finish() for name, builder in builders.items()}, text_bytes, characters, dropped)
 
-    def _encode_piece(self, documents: Documents, tell: Callable[[Count], object]) -> dict[str, Ragged]:
-        columns = encode(self.task, self.vocabulary, documents, self.dtype)
+    def _encode_piece(self, documents: Documents, first: int, tell: Callable[[Count], object]) -> Encoded:
+        made = self.encoder.encode(documents, first)
         examples = len(next(iter(documents.values())))
         text_bytes = sum(sum(map(len, texts)) for texts in documents.values())
-        tell(Count(examples, text_bytes, sum(len(rows.values) for rows in columns.values()), found=False))
-        return columns
+        tokens = sum(len(rows.values) for name, rows in made.columns.items() if name != ROW)
+        tell(Count(examples, text_bytes, tokens, found=False))
+        return made
 
 
 def _write_json(data: Any, file: BufferedWriter) -> None:

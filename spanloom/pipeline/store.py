@@ -14,13 +14,14 @@ import numpy as np
 from spanloom.pipeline.build import SHARD_BYTES, Progress, StoreToBuild, build_stores
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.durable import locked
-from spanloom.pipeline.fingerprint import FORMAT, changes, probes_changed, settings_fingerprint
+from spanloom.pipeline.fingerprint import FORMAT, PREPROCESSING, changes, probes_changed, settings_fingerprint
 from spanloom.pipeline.meta import check_file, read_meta
 from spanloom.pipeline.publish import drop_leftovers, leftovers
 from spanloom.pipeline.shards import DamagedStoreError, read_shard
 from spanloom.settings.task import Task
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.rows import ROW
 from spanloom.tasks.sources import source_fingerprint
 from spanloom.vocabularies.vocabulary import Vocabulary
 
@@ -86,7 +87,11 @@ class Store:
         """
         fingerprint, counts = self.meta["fingerprint"], self.meta["counts"]
         texts = [entry["text_sha256"] for entry in self.meta["shards"]]
+        if len(counts["columns"]) > 1:  # what metrics look at is kept beside what is learnt from
+            learnt = {name: column for name, column in counts["columns"].items() if name != ROW}
+            counts = {**counts, "columns": learnt}
         facts = [texts, fingerprint["shard_bytes"], fingerprint["vocabulary"], fingerprint["separator"], counts]
+        facts += [fingerprint[name] for name in PREPROCESSING if name in fingerprint]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -117,8 +122,8 @@ def open_store(directory: Path, *, checksum: bool = False) -> Store:
             column, counts = shards[-1].get(name), entry["columns"][name]
             if column is None or (len(column.offsets) - 1, len(column.values)) != (counts["rows"], counts["tokens"]):
                 raise DamagedStoreError(f"{path} does not hold the {counts['tokens']} {name} that were written")
-    dtype = np.dtype(meta["dtype"])
-    return Store(directory, meta, {name: Column([shard[name] for shard in shards], dtype) for name in names})
+    dtypes = {name: np.dtype(meta.get("dtypes", {}).get(name, meta["dtype"])) for name in names}
+    return Store(directory, meta, {name: Column([shard[name] for shard in shards], dtypes[name]) for name in names})
 
 
 def open_or_build_all(

@@ -16,8 +16,8 @@ class Feature:
     """Text to ids; unset: the task's."""
     add_eos: bool = True
     """Whether an end of sequence is put after its tokens."""
-    dtype: Literal["int32", "float32"] = "int32"
-    """int32: token ids. float32: numbers that no vocabulary is asked for, for metrics and postprocessing."""
+    dtype: Literal["int32", "int64", "float32"] = "int32"
+    """int32: token ids, or text that becomes some. int64, float32: numbers, which no end of sequence follows."""
     required: bool = True
     """Whether an example without it is an error; where it is absent it is empty."""
 

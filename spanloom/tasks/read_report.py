@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from spanloom.settings.row_sources import Errors
+from spanloom.tasks.rows import ROW
 
 _Texts = Mapping[str, Sequence[bytes]]
 _NAMED = 5  # so many messages of a kind are kept; the rest are only counted
@@ -80,15 +81,17 @@ class ReadReport:
     def give(self, columns: _Texts) -> None:
         """Count documents that are given out: their texts in UTF-8, of each field as many."""
         self.documents += len(next(iter(columns.values())))
-        self.noun = "document" if len(columns) == 1 else "pair"
-        for texts in columns.values():
+        self.noun = "row" if ROW in columns else "document" if len(columns) == 1 else "pair"
+        for name, texts in columns.items():
             self.bytes += sum(map(len, texts))
-            self.nul_characters += sum([text.count(0) for text in texts if 0 in text])
+            if name != ROW:  # packed rows are no text
+                self.nul_characters += sum([text.count(0) for text in texts if 0 in text])
 
     def describe(self) -> str:
         """A few plain lines: documents, bytes, files, then what was skipped, mended or noticed."""
         given = plural(self.documents, self.noun)
-        lines = [f"{given}, {_size(self.bytes)} of text from {plural(self.files, 'file')}"]
+        of_text = "" if self.noun == "row" else " of text"
+        lines = [f"{given}, {_size(self.bytes)}{of_text} from {plural(self.files, 'file')}"]
         if self.skipped:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.skipped.items()))
             lines.append(f"skipped: {reasons}")

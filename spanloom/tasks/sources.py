@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from spanloom.settings.row_sources import RowSource
 from spanloom.settings.task import PairFiles, PythonDocs, Source
 from spanloom.tasks import python_docs
+from spanloom.tasks.deduplication import without_repeated_rows
 from spanloom.tasks.documents import Documents
 from spanloom.tasks.file_lists import list_files
 from spanloom.tasks.file_system import identity, size_of
@@ -18,12 +20,15 @@ from spanloom.tasks.heldout import Mask, Split, bound_for, bound_of, check_share
 from spanloom.tasks.pairs import read_pairs
 from spanloom.tasks.parts import files_of
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport, plural
+from spanloom.tasks.rows import packed_batches
 from spanloom.tasks.text_files import read_texts
 
 _FAR = 2  # times the share asked for, or one part in so many
 
 
-def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tuple[Split, Documents]]:
+def read_parts(
+    source: Source, reports: Mapping[Split, ReadReport], distinct: Sequence[str] = ()
+) -> Iterator[tuple[Split, Documents]]:
     """The documents of the parts that `reports` names, in one pass: (part, some of its documents) after another.
 
     The same documents in the same order on every pass; train and heldout share none and are everything together. Where
@@ -31,21 +36,22 @@ def read_parts(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[
     `spanloom.tasks.heldout`: about `source.heldout_share` of the documents are held out, and one where that is none
     of several. Each report counts the documents of its part; what is left out, repaired or noticed stands in that of
     the training part, which is also where what belongs to neither is; in that of the held-out part stands where it
-    is another share of the text.
+    is another share of the text. Sources of rows give packed rows (`spanloom.tasks.rows`), in the one column ROW. Of
+    those that are equal in the fields `distinct`, if any are named, only the first is given.
     Raises BadInputError for bad input as `source.errors` says (strict: the first one, naming file and line or byte;
     skip: only counted; replace: undecodable bytes become U+FFFD and are counted, all else is as strict), and in any
     mode where there is no file at all, or no example for training.
     """
     check_share(source.heldout_share)
-    if getattr(source, "heldout_files", ()):
+    if _names_heldout(source):
         for split, report in reports.items():
-            for documents in _read(source, split, report):
+            for documents in _read(source, split, report, distinct):
                 report.give(documents)
                 yield split, documents
         if "train" in reports:
             _check_any(source, reports["train"])
     else:
-        yield from _divided(source, reports)
+        yield from _divided(source, reports, distinct)
 
 
 def read_examples(source: Source, split: Split, report: ReadReport) -> Iterator[dict[str, str]]:
@@ -55,11 +61,13 @@ def read_examples(source: Source, split: Split, report: ReadReport) -> Iterator[
             yield {name: text.decode("utf-8") for name, text in zip(documents, texts, strict=True)}
 
 
-def _divided(source: Source, reports: Mapping[Split, ReadReport]) -> Iterator[tuple[Split, Documents]]:
+def _divided(
+    source: Source, reports: Mapping[Split, ReadReport], distinct: Sequence[str]
+) -> Iterator[tuple[Split, Documents]]:
     """All files, each document in the part that its text decides."""
     bound = bound_for(source.heldout_share, map(_deciding, _read(source, "train", ReadReport())))
     both: dict[Split, ReadReport] = {"train": ReadReport(), "heldout": ReadReport(), **reports}
-    for documents in _read(source, "train", both["train"]):
+    for documents in _read(source, "train", both["train"], distinct):
         held = is_heldout(_deciding(documents), bound) if bound else np.zeros(len(_deciding(documents)), np.bool_)
         masks: dict[Split, Mask] = {"train": ~held, "heldout": held}
         for split, mask in masks.items():
@@ -101,12 +109,34 @@ def _chosen(documents: Documents, mask: Mask) -> Documents:
     return {name: list(compress(texts, choice)) for name, texts in documents.items()}
 
 
-def _read(source: Source, split: Split, report: ReadReport) -> Iterator[Documents]:
+def _read(source: Source, split: Split, report: ReadReport, distinct: Sequence[str] = ()) -> Iterator[Documents]:
+    documents = _read_all(source, split, report)
+    return without_repeated_rows(documents, distinct, report) if distinct else documents
+
+
+def _read_all(source: Source, split: Split, report: ReadReport) -> Iterator[Documents]:
     if isinstance(source, PythonDocs):
         return python_docs.read_python_docs(report)
+    if isinstance(source, RowSource):
+        from spanloom.tasks.row_sources import read_row_source
+
+        return packed_batches(read_row_source(source, split, report))
     read: Any = read_pairs if isinstance(source, PairFiles) else read_texts
     documents: Iterator[Documents] = read(source, files_of(source, split, report), report)
     return documents
+
+
+def _names_heldout(source: Source) -> tuple[str, ...]:
+    """The files or the split that are held out, where such are named."""
+    split = getattr(source, "heldout_split", None)
+    return (split,) if split else tuple(getattr(source, "heldout_files", ()))
+
+
+def _shown(source: Source) -> str:
+    """What the source reads, for messages."""
+    found = (getattr(source, name, None) for name in ("files", "folders", "folder", "dataset", "function"))
+    place = next((one for one in found if one), "the rows of the source")
+    return ", ".join(place) if isinstance(place, tuple) else str(place)
 
 
 def _deciding(documents: Documents) -> list[bytes]:
@@ -116,14 +146,14 @@ def _deciding(documents: Documents) -> list[bytes]:
 
 def has_heldout(source: Source) -> bool:
     """Whether the settings keep anything out of training."""
-    return source.heldout_share > 0 or bool(getattr(source, "heldout_files", ()))
+    return source.heldout_share > 0 or bool(_names_heldout(source))
 
 
 def check_heldout(source: Source, train: ReadReport, heldout: ReadReport) -> None:
     """Once both parts were read: raises BadInputError where a held-out part is set and came out empty."""
     if heldout.documents or not has_heldout(source):
         return
-    files = getattr(source, "heldout_files", ())
+    files = _names_heldout(source)
     if files:
         left = _left_out(heldout) or "its files are empty"
         raise BadInputError(", ".join(files), f"the held-out part has no document: {left}", "Name other held-out files")
@@ -141,7 +171,9 @@ def _all_one(report: ReadReport) -> str:
     """That one text is all there is, where it can be in one part alone."""
     if report.documents == 1:
         return f"there is 1 {report.noun} alone, which cannot be in both parts"
-    what = "are one and the same text" if report.noun == "document" else "have one and the same inputs"
+    what = {"document": "are one and the same text", "row": "are one and the same"}.get(
+        report.noun, "have one and the same inputs"
+    )
     return f"all {report.documents:,} {report.noun}s {what}, which cannot be in both parts"
 
 
@@ -149,6 +181,10 @@ def source_bytes(source: Source, splits: Sequence[Split]) -> int:
     """Bytes of the files that a pass over these parts reads, as they lie on disk; 0 where nobody can say."""
     if isinstance(source, PythonDocs):
         return 0
+    if isinstance(source, RowSource):
+        from spanloom.tasks.row_sources import row_source_bytes
+
+        return row_source_bytes(source, splits if _names_heldout(source) else splits[:1])
     read = splits if source.heldout_files else splits[:1]
     return sum(size_of(path) for split in read for path in files_of(source, split, ReadReport()))
 
@@ -157,6 +193,10 @@ def source_fingerprint(source: Source) -> str:
     """What decides the examples, as sha256 hex: the settings, and each file's name, size, time and edges; for
     PythonDocs the Python version and the content of the library's files. Raises BadInputError for absent files.
     """
+    if isinstance(source, RowSource):
+        from spanloom.tasks.row_sources import row_source_fingerprint
+
+        return row_source_fingerprint(source)
     digest = hashlib.sha256(json.dumps([type(source).__name__, asdict(source)], sort_keys=True).encode())
     if isinstance(source, PythonDocs):
         digest.update(python_docs.fingerprint(python_docs.library_folder()).encode())
@@ -172,7 +212,8 @@ def _check_any(source: Source, train: ReadReport, heldout: ReadReport | None = N
     """Raises BadInputError where nothing was read for training; `heldout` is given where it was read together."""
     if train.documents or isinstance(source, PythonDocs):
         return
-    what, fix = f"no document to train on in {plural(train.files, 'file')}", "Check the files"
+    where = f" in {plural(train.files, 'file')}" if train.files else ""
+    what, fix = f"no {train.noun} to train on{where}", "Check the files" if train.files else "Check the source"
     if heldout is None or not heldout.documents:
         why = _left_out(train) or f"{'it holds' if train.files == 1 else 'they hold'} no rows"
     elif _is_one_text(source):
@@ -180,7 +221,7 @@ def _check_any(source: Source, train: ReadReport, heldout: ReadReport | None = N
     else:
         why = f"the held-out part took all {plural(heldout.documents, heldout.noun)}"
         fix = f"Lower {_SHARE} (0: none is held out)"
-    raise BadInputError(", ".join(source.files), f"{what}: {why}", fix)
+    raise BadInputError(_shown(source), f"{what}: {why}", fix)
 
 
 def _is_one_text(source: Source) -> bool:

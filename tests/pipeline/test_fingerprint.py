@@ -42,7 +42,7 @@ def test_what_only_decides_the_noise_is_no_change():
 class Shifted:
     """Bytes whose code changed although all settings and fingerprints are the same."""
 
-    eos_id = 1
+    eos_id, unk_id, size = BYTES.eos_id, BYTES.unk_id, BYTES.size
 
     def encode_utf8(self, texts, dtype, end=None):
         values, lengths = BYTES.encode_utf8(texts, dtype, end)

@@ -31,7 +31,7 @@ def never(*_):
 
 def test_files_that_look_as_they_did_or_are_gone_are_not_read(built, monkeypatch):
     path, task, stores = built
-    monkeypatch.setattr(same_text, "read_parts", never)
+    monkeypatch.setattr(same_text, "read_task", never)
     assert changed_texts(task, stores) == set()
     path.unlink()
     assert changed_texts(task, stores) == set()
