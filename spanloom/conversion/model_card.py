@@ -184,11 +184,7 @@ def _data(source: Source) -> str:
             config = f" ({source.config})" if source.config else ""
             return f"the data set {_listed((source.dataset,))}{config}, split `{source.split}`"
         case PythonExamples():
-            return (
-                f"rows of the Python function {_listed((source.function,))}"
-                if source.function
-                else "rows of its recipe"
-            )
+            return f"rows of the function `{source.function.qualname}`" if source.function else "rows of its recipe"
 
 
 def _listed(patterns: tuple[str, ...]) -> str:
