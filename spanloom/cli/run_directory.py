@@ -16,9 +16,10 @@ from spanloom.cli.recipe import read_run
 from spanloom.pipeline.durable import write_file
 from spanloom.settings.compare import Change, ChangedSettingsError, changes, check_accepted, refuse, within
 from spanloom.settings.mixture import map_tasks
+from spanloom.settings.row_sources import HuggingFaceDataset, RecordFiles, RowFiles, SeqioCaches, TfdsFolder
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE
-from spanloom.settings.task import PairFiles, Task, TextFiles
+from spanloom.settings.task import PairFiles, Source, Task, TextFiles
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training.checkpoint_paths import copy_checkpoint, latest
 from spanloom.training.facts import read_facts
@@ -125,13 +126,27 @@ def anchored(run: Run, base: Path) -> Run:
 
 
 def _anchored_task(task: Task, base: Path) -> Task:
-    source, vocabulary = task.source, task.vocabulary
-    if isinstance(source, TextFiles | PairFiles):
-        files = tuple(_anchor(name, base) for name in source.files)
-        source = replace(source, files=files, heldout_files=tuple(_anchor(name, base) for name in source.heldout_files))
+    source, vocabulary = _anchored_source(task.source, base), task.vocabulary
     if isinstance(vocabulary, SentencePiece):
         vocabulary = replace(vocabulary, path=_anchor(vocabulary.path, base))
     return replace(task, source=source, vocabulary=vocabulary)
+
+
+def _anchored_source(source: Source, base: Path) -> Source:
+    match source:
+        case TextFiles() | PairFiles() | RowFiles() | RecordFiles():
+            files = tuple(_anchor(name, base) for name in source.files)
+            heldout_files = tuple(_anchor(name, base) for name in source.heldout_files)
+            return replace(source, files=files, heldout_files=heldout_files)
+        case SeqioCaches():
+            return replace(source, folders=tuple(_anchor(name, base) for name in source.folders))
+        case TfdsFolder():
+            return replace(source, folder=_anchor(source.folder, base))
+        case HuggingFaceDataset(dataset=name):
+            # a name of the Hub looks like a relative path
+            is_path = name.endswith(".arrow") or name.startswith(("~", ".")) or (base / name).is_dir()
+            return replace(source, dataset=_anchor(name, base)) if is_path else source
+    return source
 
 
 def _anchor(name: str, base: Path) -> str:

@@ -45,10 +45,10 @@ def identify_hub_rows(source: HuggingFaceDataset, splits: list[str]) -> Iterator
             for name in sorted(names):
                 yield identity(os.path.join(folder, name), "strict")
     elif kind == "hub" and source.streaming:
-        yield _commit(source).encode()
+        yield f"{source.dataset} {_commit(source)}".encode()
     else:
         for split in splits:
-            yield str(_open(source, split)._fingerprint).encode()
+            yield f"{source.dataset if kind == 'hub' else kind} {_open(source, split)._fingerprint}".encode()
 
 
 def hub_rows_bytes(source: HuggingFaceDataset, splits: list[str]) -> int:

@@ -137,7 +137,7 @@ def _splits(source: _WithSplits, splits: Sequence[Split]) -> list[str]:
 
 def _settings(source: RowSource) -> dict[str, Any]:
     """The settings that decide the rows, without the places where they lie and what `_identities` tells better."""
-    places = {"files", "heldout_files", "folders", "folder", "function", "rows"}
+    places = {"files", "heldout_files", "folders", "folder", "dataset", "function", "rows"}
     plain = asdict(source)
     return {f.name: plain[f.name] for f in fields(source) if f.name not in places}
 
