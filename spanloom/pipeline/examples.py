@@ -91,10 +91,13 @@ class StreamExamples:
 class PairExamples:
     """Pairs as they are stored, end of sequence appended, padded; over-long ones cut if the settings say so."""
 
-    def __init__(self, store: Store, widths: "Widths", vocabulary: Vocabulary):
-        self.columns = store.columns["inputs"], store.columns["targets"]
+    def __init__(self, store: Store, widths: "Widths", vocabulary: Vocabulary, ends: "Ends | None" = None):
+        """`ends`: what is put after inputs and targets; None: the vocabulary's end of sequence."""
+        self._columns = store.columns["inputs"], store.columns["targets"]
         self.eos_id = vocabulary.eos_id
-        self._made_from = store, widths, vocabulary
+        self._ends = ends or (np.array([self.eos_id], np.int32),) * 2
+        self.columns = self._columns if all(end.tolist() == [self.eos_id] for end in self._ends) else None
+        self._made_from = store, widths, vocabulary, ends
         self._vocabulary = vocabulary
         self.num_examples = store.num_rows
         self.inputs_length = widths.inputs
@@ -105,24 +108,29 @@ class PairExamples:
 
     def locate(self, examples_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Lengths as they are, end of sequence included."""
-        starts_Nx2 = np.stack([column.row_starts(examples_N) for column in self.columns], axis=1)
-        ends_Nx2 = np.stack([column.row_starts(examples_N + 1) for column in self.columns], axis=1)
-        return np.minimum(ends_Nx2 - starts_Nx2 + 1, [self.inputs_length, self.targets_length]), starts_Nx2
+        starts_Nx2 = np.stack([column.row_starts(examples_N) for column in self._columns], axis=1)
+        ends_Nx2 = np.stack([column.row_starts(examples_N + 1) for column in self._columns], axis=1)
+        lengths_Nx2 = ends_Nx2 - starts_Nx2 + [len(end) for end in self._ends]
+        return np.minimum(lengths_Nx2, [self.inputs_length, self.targets_length]), starts_Nx2
 
     def make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Block:
         """Inputs and targets; there is no noise, so the keys decide nothing."""
-        inputs_NxS, input_lengths_N = self._padded(self.columns[0], examples_N, self.inputs_length)
-        targets_NxT, target_lengths_N = self._padded(self.columns[1], examples_N, self.targets_length)
+        inputs_NxS, input_lengths_N = self._padded(0, examples_N, self.inputs_length)
+        targets_NxT, target_lengths_N = self._padded(1, examples_N, self.targets_length)
         return Block(inputs_NxS, targets_NxT, input_lengths_N, target_lengths_N)
 
     def raw(self, example: int) -> np.ndarray:
         """The pair's target tokens, int32."""
-        return self.columns[1].row(example).astype(np.int32)
+        return self._columns[1].row(example).astype(np.int32)
 
-    def _padded(self, column: Column, examples_N: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-        eos = np.array([self._vocabulary.eos_id], np.int32)
-        rows = [np.concatenate([column.row(example)[: width - 1], eos]) for example in examples_N.tolist()]
+    def _padded(self, side: int, examples_N: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+        column, end = self._columns[side], self._ends[side]
+        rows = [np.concatenate([column.row(example)[: width - len(end)], end]) for example in examples_N.tolist()]
         return pad_rows(rows, width, self._vocabulary.pad_id)
+
+
+Ends = tuple[np.ndarray, np.ndarray]
+"""What is put after the tokens of inputs and of targets: one id, or none; int32 each."""
 
 
 @dataclass(frozen=True)
@@ -133,26 +141,27 @@ class Widths:
     targets: int
 
 
-def widths_of(stores: Mapping[Split, Store], objective: Supervised) -> Widths:
-    """The widths asked for, or those of the longest rows of all parts of the data.
+def widths_of(stores: Mapping[Split, Store], objective: Supervised, ends: Ends | None = None) -> Widths:
+    """The widths asked for, or those of the longest rows of all parts of the data, with what is put after them.
 
     Raises DataError, with their number and the longest, if rows exceed a width asked for and are not to be trimmed.
     """
     asked = {"inputs": objective.inputs_length, "targets": objective.targets_length}
     widths = {}
-    for name, width in asked.items():
-        longest = max(store.meta["counts"]["columns"][name]["longest"] for store in stores.values()) + 1
-        widths[name] = longest if width is None else width
+    for side, (name, width) in enumerate(asked.items()):
+        end = 1 if ends is None else len(ends[side])
+        longest = max(store.meta["counts"]["columns"][name]["longest"] for store in stores.values()) + end
+        widths[name] = max(longest, 1) if width is None else width
         if widths[name] < longest and objective.too_long == "error":
-            _refuse_too_long(stores, name, widths[name], longest)
+            _refuse_too_long(stores, name, widths[name], longest, end)
         if widths[name] < 1:
             raise DataError(f"{name}_length is {width}, but the end of sequence alone takes 1")
     return Widths(**widths)
 
 
-def _refuse_too_long(stores: Mapping[Split, Store], name: str, width: int, longest: int) -> None:
+def _refuse_too_long(stores: Mapping[Split, Store], name: str, width: int, longest: int, end: int) -> None:
     counts = {
-        split: int(np.count_nonzero(store.columns[name].lengths() + 1 > width)) for split, store in stores.items()
+        split: int(np.count_nonzero(store.columns[name].lengths() + end > width)) for split, store in stores.items()
     }
     where = " and ".join(f"{count} of {stores[split].num_rows} {split}" for split, count in counts.items())
     raise DataError(

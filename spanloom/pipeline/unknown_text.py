@@ -18,7 +18,7 @@ def warn_of_unknown_text(task: Task, store: Store, vocabulary: Vocabulary, warn:
         if share <= _MANY:
             continue
         field = "text" if name == "tokens" else name
-        missing = missing_characters(vocabulary, (probe["example"][field] for probe in store.meta["probes"]))
+        missing = missing_characters(vocabulary, (probe["example"].get(field, "") for probe in store.meta["probes"]))
         named = f" (the commonest: {' '.join(missing[:_NAMED])})" if missing else ""
         what = "tokens" if name == "tokens" else f"tokens of the {name}"
         warn(

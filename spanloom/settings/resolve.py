@@ -16,7 +16,7 @@ from spanloom.settings.packing import Packed
 from spanloom.settings.ranges import number_problems
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
-from spanloom.settings.task import PairFiles, Task, TextFiles, heldout_of
+from spanloom.settings.task import PairFiles, Task, TextFiles, heldout_of, uses_rows
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 
 _BYTE_IDS = 259  # 3 special ids and 256 bytes
@@ -169,11 +169,31 @@ def _task_problems(task: Task) -> Iterator[str]:
         named = next((name for name in ("heldout_files", "heldout_split") if hasattr(source, name)), "")
         fix = f", or name task.source.{named}" if named else ""
         yield f"task.source.heldout_share is {source.heldout_share}: must be below 1 and not below 0 (0: none){fix}"
+    if uses_rows(task):
+        yield from _feature_problems(task)
+        yield from objective_problems(objective)
+        return
     if isinstance(objective, TokenStream) and isinstance(source, PairFiles):
         yield f"task: {type(objective).__name__} needs plain text; pairs (PairFiles) go with the Supervised objective"
     if isinstance(objective, Supervised) and not isinstance(source, PairFiles):
         yield "task: the Supervised objective needs pairs (PairFiles); plain text goes with SpanCorruption"
     yield from objective_problems(objective)
+
+
+def _feature_problems(task: Task) -> Iterator[str]:
+    names = [feature.name for feature in task.features]
+    if len(set(names)) < len(names):
+        yield f"task.features have a name twice: {', '.join(names)}"
+    if isinstance(task.objective, Supervised):
+        if names and not {"inputs", "targets"} <= set(names):
+            yield f"task.features are {', '.join(names)}: the Supervised objective needs inputs and targets among them"
+        if odd := [f.name for f in task.features if f.name in ("inputs", "targets") and f.dtype != "int32"]:
+            yield f"task.features: {odd[0]} must have dtype int32, that of token ids"
+        return
+    if names not in ([], ["text"]):
+        yield f"task.features are {', '.join(names)}: {type(task.objective).__name__} takes one, named text"
+    if task.metrics or task.postprocess:
+        yield f"task.metrics and task.postprocess go with the Supervised objective, not {type(task.objective).__name__}"
 
 
 def _schedule_problems(run: Run) -> Iterator[str]:
