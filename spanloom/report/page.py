@@ -47,10 +47,10 @@ def _table(table: numbers.Table) -> str:
     names = {number for number, heading in enumerate(headings) if heading in numbers.NAMES}
 
     def line(tag: str, cells: tuple[str, ...]) -> str:
-        made = (
-            f"<{tag}{' class=name' if number in names else ''}>{_text(cell)}</{tag}>"
-            for number, cell in enumerate(cells)
-        )
+        made = []
+        for number, cell in enumerate(cells):
+            kind = ' class="name"' if number in names else ""
+            made.append(f"<{tag}{kind}>{_text(cell)}</{tag}>")
         return f"<tr>{''.join(made)}</tr>"
 
     body = "\n".join(line("td", row) for row in rows)
