@@ -15,6 +15,7 @@ from spanloom.cli.errors import CommandError
 from spanloom.cli.recipe import read_run
 from spanloom.pipeline.durable import write_file
 from spanloom.settings.compare import Change, ChangedSettingsError, changes, check_accepted, refuse, within
+from spanloom.settings.feature import Feature
 from spanloom.settings.mixture import map_tasks
 from spanloom.settings.row_sources import HuggingFaceDataset, RecordFiles, RowFiles, SeqioCaches, TfdsFolder
 from spanloom.settings.run import Run
@@ -129,7 +130,14 @@ def _anchored_task(task: Task, base: Path) -> Task:
     source, vocabulary = _anchored_source(task.source, base), task.vocabulary
     if isinstance(vocabulary, SentencePiece):
         vocabulary = replace(vocabulary, path=_anchor(vocabulary.path, base))
-    return replace(task, source=source, vocabulary=vocabulary)
+    features = tuple(_anchored_feature(feature, base) for feature in task.features)
+    return replace(task, source=source, vocabulary=vocabulary, features=features)
+
+
+def _anchored_feature(feature: Feature, base: Path) -> Feature:
+    if not isinstance(feature.vocabulary, SentencePiece):
+        return feature
+    return replace(feature, vocabulary=replace(feature.vocabulary, path=_anchor(feature.vocabulary.path, base)))
 
 
 def _anchored_source(source: Source, base: Path) -> Source:
