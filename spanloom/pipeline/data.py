@@ -7,28 +7,31 @@ from urllib.parse import quote
 
 from spanloom.pipeline.build import Progress
 from spanloom.pipeline.dataset import Dataset
-from spanloom.pipeline.examples import DataError, Examples, PairExamples, StreamExamples, widths_of
-from spanloom.pipeline.mixed import MixedDataset
-from spanloom.pipeline.mixing_plan import UNLIMITED, MixingPlan, plan_of
-from spanloom.pipeline.packed import PackedRows
+from spanloom.pipeline.eras import Eras, Resumption
+from spanloom.pipeline.examples import DataError, Examples, PairExamples, StreamExamples, Widths, widths_of
+from spanloom.pipeline.feature_ids import vocabularies_of
 from spanloom.pipeline.positions import TrainingRows
+from spanloom.pipeline.row_encoder import RowEncoder
+from spanloom.pipeline.row_examples import RowExamples, check_readable, end_ids
 from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
+from spanloom.pipeline.training_rows import rows_of
 from spanloom.pipeline.unknown_text import warn_of_unknown_text
 from spanloom.settings.mixture import Mixture
 from spanloom.settings.objectives import FullLM, Supervised, TokenStream
-from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
-from spanloom.settings.task import Task
+from spanloom.settings.task import Task, features_of, uses_rows
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.objectives.build import denoiser_of
-from spanloom.tasks.rates import Size, TaskRates, task_rates
+from spanloom.tasks.preprocessing import Preprocessors
 from spanloom.tasks.read_report import ReadReport
 from spanloom.tasks.sources import check_heldout, has_heldout
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 VOCABULARY = "vocabulary"
+_TOKENS = ("tokens", "inputs", "targets")
+"""Columns of stores that are learnt from."""
 _PARTS = {"train": "the training text", "heldout": "the held-out text", VOCABULARY: "the vocabulary"}
 
 
@@ -73,6 +76,8 @@ class Data:
     """Text to ids."""
     lengths: dict[str, int]
     """Tokens of an encoder row ("encoder") and of a decoder row ("decoder")."""
+    eras: Eras
+    """How the tasks are drawn, and were before the settings changed."""
 
     @property
     def heldout(self) -> dict[str, Dataset]:
@@ -96,6 +101,7 @@ def open_data(
     directory: Path,
     *,
     vocabulary: Vocabulary | None = None,
+    resumption: Resumption | None = None,
     progress: Progress | None = None,
     checksum: bool = False,
     workers: int = 1,
@@ -103,7 +109,8 @@ def open_data(
 ) -> Data:
     """Opens the data of a run, whose stores stand in `directory`/stores/<task>/<split> and are built where needed.
 
-    `vocabulary`: the one to use, such as a checkpoint's own; by default it is built from the settings. `checksum`:
+    `vocabulary`: the one to use, such as a checkpoint's own; by default it is built from the settings. `resumption`:
+    where a run goes on whose tasks may be drawn otherwise from there on. `checksum`:
     every byte of the stores that are there is checked, of large ones too. `workers`: the most processes that
     make shards, see `spanloom.pipeline.build_workers`; scripts that ask for several need the usual
     `if __name__ == "__main__":`. `warn` is given what the user must know. Raises DataError where the data cannot be
@@ -115,53 +122,39 @@ def open_data(
     for task in run.tasks:
         if not isinstance(task.objective, Supervised):
             denoiser_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
+        if uses_rows(task):
+            check_readable(task, Preprocessors(task, vocabulary))
+            for feature in features_of(task):
+                if feature.vocabulary is not None and feature.name in _TOKENS:
+                    _check_vocabulary_fits(run, vocabularies_of(task, vocabulary)[feature.name])
     built = {}
     for task in run.tasks:
         places = store_directories(task, directory)
         built[task.name] = open_or_build_all(
             task, places, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
         )
-    data = data_of(run, built, vocabulary)
+    data = data_of(run, built, vocabulary, resumption)
     for one in data.tasks:
         warn_of_unknown_text(one.task, one.train.store, vocabulary, warn)
     return data
 
 
-def data_of(run: Run, built: Mapping[str, Mapping[Split, Store]], vocabulary: Vocabulary) -> Data:
+def data_of(
+    run: Run,
+    built: Mapping[str, Mapping[Split, Store]],
+    vocabulary: Vocabulary,
+    resumption: Resumption | None = None,
+) -> Data:
     """The data of a run in stores, by task and part, whatever became of the text behind them; nothing else is read.
 
     Raises DataError where they cannot be learned from as the settings stand.
     """
     tasks = [_task_data(task, built[task.name], vocabulary, run.seed) for task in run.tasks]
-    train: Dataset | MixedDataset = tasks[0].train
-    if isinstance(run.task, Mixture):
-        try:
-            rates = task_rates(run.task, {one.task.name: size_of(one.train) for one in tasks})
-        except ValueError as error:
-            raise DataError(str(error)) from None
-        shares = dict(zip(rates.names, rates.probabilities.tolist(), strict=True))
-        tasks = [replace(one, rate=shares[one.task.name]) for one in tasks]
-        by_name = {one.task.name: one.train for one in tasks}
-        train = MixedDataset([by_name[name] for name in rates.names], _plan(run, rates, by_name))
-    rows: TrainingRows = train
-    if isinstance(run.packing, Packed):
-        rows = PackedRows(train, _slots(run.packing, train), run.packing.max_segments)
+    rows, eras = rows_of(run, {one.task.name: one.train for one in tasks}, resumption)
+    total = sum(eras[-1].rates.values())
+    tasks = [replace(one, rate=eras[-1].rates[one.task.name] / total) for one in tasks]
     lengths = {"encoder": rows.inputs_length, "decoder": rows.targets_length}
-    return Data(run.task, rows, tuple(tasks), vocabulary, lengths)
-
-
-def _slots(packing: Packed, train: Dataset | MixedDataset) -> tuple[int, int]:
-    """Room of a packed row. Raises DataError where the longest examples would not fit."""
-    slots = []
-    for side in ("inputs", "targets"):
-        longest = getattr(train, f"{side}_length")
-        slots.append(getattr(packing, f"{side}_length") or longest)
-        if slots[-1] < longest:
-            raise DataError(
-                f"packing.{side}_length is {slots[-1]}, but a task has {side} of up to {longest} tokens: raise it, or "
-                f"cut the task's (task.objective.{side}_length and task.objective.too_long trim)"
-            )
-    return slots[0], slots[1]
+    return Data(run.task, rows, tuple(tasks), vocabulary, lengths, eras)
 
 
 def _task_data(task: Task, stores: Mapping[Split, Store], vocabulary: Vocabulary, seed: int) -> TaskData:
@@ -170,30 +163,6 @@ def _task_data(task: Task, stores: Mapping[Split, Store], vocabulary: Vocabulary
     parts = {split: Dataset(examples[split], seed=seed, task=task.name, store=store) for split, store in stores.items()}
     reports = {split: store.report for split, store in stores.items()}
     return TaskData(task, parts["train"], parts.get("heldout"), reports)
-
-
-def _plan(run: Run, rates: TaskRates, parts: Mapping[str, Dataset]) -> MixingPlan:
-    """The draws of a mixture. Raises DataError where they end before the run does."""
-    assert isinstance(run.task, Mixture)
-    limits = [
-        UNLIMITED if epochs is None else epochs * parts[name].num_examples
-        for name, epochs in zip(rates.names, rates.epochs, strict=True)
-    ]
-    plan = plan_of(rates.rates, limits, stop=run.task.stop, seed=run.seed, names=rates.names)
-    if plan.end is not None and plan.end < run.steps * run.batch_size:
-        raise DataError(
-            f"the mixture {run.task.name!r} ends after {plan.end:,} examples, when its epochs are used up, and "
-            f"{run.steps:,} steps of {run.batch_size} take {run.steps * run.batch_size:,}: lower --steps to "
-            f"{plan.end // run.batch_size}, or give its tasks more epochs"
-        )
-    return plan
-
-
-def size_of(part: Dataset) -> Size:
-    """What rates may go by: examples as the run draws them, and characters and tokens as the store counted them."""
-    counts = part.store.meta["counts"]
-    tokens = sum(column["tokens"] for column in counts["columns"].values())
-    return Size(part.num_examples, counts["characters"], tokens)
 
 
 def store_directories(task: Task, directory: Path) -> dict[Split, Path]:
@@ -207,8 +176,16 @@ def _examples_of(task: Task, stores: Mapping[Split, Store], vocabulary: Vocabula
     objective = task.objective
     if not isinstance(objective, Supervised):
         return {split: StreamExamples(store, objective, vocabulary) for split, store in stores.items()}
-    widths = widths_of(stores, objective)
-    return {split: PairExamples(store, widths, vocabulary) for split, store in stores.items()}
+    ends = None
+    if uses_rows(task):
+        encoder = RowEncoder(task, vocabulary)
+        eos = end_ids(encoder)
+        ends = eos["inputs"], eos["targets"]
+        if encoder.chain.read:
+            asked = Widths(objective.inputs_length or 0, objective.targets_length or 0)
+            return {split: RowExamples(store, task, asked, vocabulary) for split, store in stores.items()}
+    widths = widths_of(stores, objective, ends)
+    return {split: PairExamples(store, widths, vocabulary, ends) for split, store in stores.items()}
 
 
 def _check_vocabulary_fits(run: Run, vocabulary: Vocabulary) -> None:
@@ -231,7 +208,8 @@ def _check_enough(task: Task, stores: Mapping[Split, Store], examples: Mapping[S
             f"{train.raw_length} ({side}_length = {getattr(train, f'{side}_length')}): add text, or use shorter {side}"
         )
     if train.num_examples == 0:
-        raise DataError(f"the training part of task {task.name!r} is empty: check task.source.files")
+        left_out = " and its preprocessors" if task.preprocessors else ""
+        raise DataError(f"the training part of task {task.name!r} is empty: check task.source.files{left_out}")
     if "heldout" in examples and examples["heldout"].num_examples == 0:
         check_heldout(task.source, stores["train"].report, stores["heldout"].report)
         raise DataError(

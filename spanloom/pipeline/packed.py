@@ -16,14 +16,22 @@ from spanloom.pipeline.positions import WHOLE, Position, Share
 class PackedRows:
     """Rows that examples share. Every answer follows from arguments; what is kept is a memory for speed alone."""
 
-    def __init__(self, draws: Draws, slots: tuple[int, int], max_segments: int | None = None):
+    def __init__(
+        self,
+        draws: Draws,
+        slots: tuple[int, int],
+        max_segments: int | None = None,
+        earlier: tuple[tuple[int, tuple[int, int]], ...] = (),
+    ):
+        """`earlier`: windows before (the first of the pair) that have other slots, as `PackedOrder.earlier`."""
         self.draws = draws
         """The examples that are packed, in their order."""
-        self._order = PackedOrder(self._lengths, slots, max_segments, draws.num_draws)
+        self._order = PackedOrder(self._lengths, slots, max_segments, draws.num_draws, earlier=earlier)
         self._found: dict[int, Drawn] = {}
-        self.inputs_length, self.targets_length = slots
+        every = (slots, *(others for _, others in earlier))
+        self.inputs_length, self.targets_length = (max(lengths) for lengths in zip(*every, strict=True))
         self.num_examples = draws.num_examples
-        self._made_from = draws, slots, max_segments
+        self._made_from = draws, slots, max_segments, earlier
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedRows, self._made_from  # what is kept for speed is nothing to send to other processes

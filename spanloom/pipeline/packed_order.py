@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,8 @@ class PackedOrder:
     """Draws there are; None: endless."""
     window: int = WINDOW
     """Draws packed together."""
+    earlier: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """(window, slots): windows before that one have these slots, if no pair before says otherwise."""
 
     _planned: dict[int, tuple[Packs, ...]] = field(default_factory=dict, init=False, repr=False)
     """The group of windows planned last: a memory for speed alone."""
@@ -99,11 +102,17 @@ class PackedOrder:
         count = self.group_size(group)
         lengths_NxF = self.lengths(group * self.group, count)
         whole = count // self.window * self.window
+        windows_WxNxF = lengths_NxF[:whole].reshape(-1, self.window, len(self.slots))
         plans: tuple[Packs, ...] = ()
-        for part in (lengths_NxF[:whole].reshape(-1, self.window, len(self.slots)), lengths_NxF[None, whole:]):
-            if part.size:
-                plans += pack_windows(part, self.slots, self.max_segments)
+        for slots, alike in groupby(self._windows_of(group), self._slots_of):
+            own = slice(len(plans), len(plans) + len(list(alike)))
+            plans += pack_windows(windows_WxNxF[own], slots, self.max_segments)
+            if own.stop > len(windows_WxNxF) and whole < count:
+                return plans + pack_windows(lengths_NxF[None, whole:], slots, self.max_segments)
         return plans
+
+    def _slots_of(self, window: int) -> tuple[int, ...]:
+        return next((slots for until, slots in self.earlier if window < until), self.slots)
 
     def _windows_of(self, group: int) -> range:
         return range(group * _IN_STEP, (group + 1) * _IN_STEP)

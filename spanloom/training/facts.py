@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spanloom.pipeline.eras import Resumption, from_data
 from spanloom.settings import vocabulary as vocabulary_settings
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
@@ -19,7 +20,13 @@ from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
 FORMAT = 1
 _NEEDED = {"run": dict, "machine": dict, "step": int, "position": dict, "arrays": dict}
 _LOSS = float | int | None
-_OTHERS: dict[str, Any] = {"content": dict, "loss": _LOSS, "heldout_loss": _LOSS, "started_from": str | None}
+_OTHERS: dict[str, Any] = {
+    "content": dict,
+    "eras": list,
+    "loss": _LOSS,
+    "heldout_loss": _LOSS,
+    "started_from": str | None,
+}
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,15 @@ class Facts:
     """Held-out cross-entropy per target token, if it was measured at this very step."""
     started_from: str | None = None
     """The checkpoint or folder whose weights the run began with."""
+    eras: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """How tasks were drawn, as JSON data of `spanloom.pipeline.eras`; empty: as the run has it."""
     content: dict[str, str] = dataclasses.field(default_factory=dict)
     """Hashes of what was learnt from, as `spanloom.pipeline.data.Data.content` has them; empty: not known."""
+
+    @property
+    def resumption(self) -> Resumption:
+        """Where in its data the run goes on."""
+        return Resumption(from_data(self.eras), self.position)
 
 
 def read_facts(path: Path) -> Facts:
@@ -80,17 +94,22 @@ def read_facts_and_arrays(path: Path) -> tuple[Facts, dict[str, Any]]:
             f"{path / FACTS}: the run in it was written by Spanloom {whole['machine'].get('spanloom')} and cannot be "
             f"read here: {error}"
         ) from error
-    _check_position(path, whole["position"], run)
+    _check_place(path, whole, run)
     fields = {f.name: whole[f.name] for f in dataclasses.fields(Facts) if f.name != "run" and f.name in whole}
     if fields.get("heldout_loss") is None:
         fields["heldout_loss"] = heldout_loss(path)
     return Facts(run=run, **fields), whole["arrays"]
 
 
-def _check_position(path: Path, position: Mapping[str, Any], run: Run) -> None:
-    wanted = ("window", "row") if isinstance(run.packing, Packed) else ("examples",)
+def _check_place(path: Path, whole: Mapping[str, Any], run: Run) -> None:
+    """Raises CheckpointError for a position, or for eras, that nobody wrote."""
+    wanted, position = ("window", "row") if isinstance(run.packing, Packed) else ("examples",), whole["position"]
     if {*position} != {*wanted} or not all(type(value) is int for value in position.values()):
         raise damaged(path, f"{path / FACTS} is not what was written: position has no {' and '.join(wanted)}")
+    try:
+        from_data(whole.get("eras", []))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise damaged(path, f"{path / FACTS} is not what was written: eras are none") from None
 
 
 def vocabulary_inside(path: Path, run: Run) -> vocabulary_settings.Vocabulary:

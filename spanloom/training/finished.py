@@ -34,7 +34,7 @@ def results_of(run: Run, directory: Path, checkpoint: Path, model: Callable[[], 
     if any(stores[task.name].keys() != store_directories(task, directory).keys() for task in run.tasks):
         text = "the stores no longer hold the text that the run learnt from, so nothing is measured on them"
         return {"": Results(text)}
-    data = data_of(run, stores, vocabulary_of(checkpoint, facts))
+    data = data_of(run, stores, vocabulary_of(checkpoint, facts), facts.resumption)
     if not data.heldout:
         return {"": Results("nothing was held out of training, so there is nothing to measure the model on")}
     key, found = _key(run, checkpoint, data), {}

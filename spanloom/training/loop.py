@@ -17,6 +17,7 @@ from spanloom.model.params import declare, initialize, num_params
 from spanloom.optim.build import build as build_optimizer
 from spanloom.optim.build import learning_rate
 from spanloom.pipeline.data import open_data
+from spanloom.pipeline.eras import to_data
 from spanloom.pipeline.prefetch import StepReader, prefetch
 from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.run import Run
@@ -88,6 +89,7 @@ def train(
             run,
             directory,
             vocabulary=vocabulary,
+            resumption=facts.resumption if checkpoint else None,
             progress=display.building,
             workers=workers,
             warn=display.warn,
@@ -203,7 +205,7 @@ def train(
         batches = prefetch(reader, first_step, run.steps, run.loading.ahead, run.loading.workers)
         stack.enter_context(contextlib.closing(batches))
         stack.enter_context(jax.transfer_guard_host_to_device("disallow"))  # a copy that nobody asked for is an error
-        step, content = first_step, data.content
+        step, content, eras = first_step, data.content, to_data(data.eras)
         for batch, position in recorder.waited_for(batches):
             step += 1
             recorder.before_step()
@@ -232,6 +234,7 @@ def train(
                     loss=recorder.last["loss"] if math.isfinite(recorder.last["loss"]) else None,
                     heldout_loss=heldout_loss,
                     started_from=run.start,
+                    eras=eras,
                     content=content,
                 )
                 restore_run(run, directory)

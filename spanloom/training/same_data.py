@@ -5,11 +5,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 from spanloom.pipeline.data import VOCABULARY, Data, in_words, part_name, store_directories
-from spanloom.pipeline.same_text import changed_texts
+from spanloom.pipeline.same_text import changed_code, changed_texts
 from spanloom.pipeline.shards import DamagedStoreError
 from spanloom.pipeline.store import Store, open_store
 from spanloom.settings.compare import changes, within
 from spanloom.settings.run import Run
+from spanloom.settings.task import Task
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.tasks.heldout import Split
 from spanloom.training.checkpoint_paths import check_intact
@@ -17,10 +18,14 @@ from spanloom.training.facts import Facts, vocabulary_of
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary, VocabularyError
 
-TEXT_SETTINGS = ("task.source", "task.vocabulary", "task.version", "task.objective.separator", "task.parts")
+CODE = ("task.preprocessors", "task.features", "task.deduplicate")
+"""Settings that decide what is made of the text."""
+TEXT_SETTINGS = ("task.source", "task.vocabulary", "task.version", "task.objective.separator", "task.parts", *CODE)
 """Settings that decide the text and its tokens: whoever changed one, and had it accepted, expects other data."""
-_TEXT = ("task.source.files", "task.parts")
-"""What is accepted where changed text is: of a task, of a mixture."""
+_TEXT = ("task.source.files", "task.preprocessors", "task.parts")
+"""What is accepted where changed text, or what is made of it, is: of a task, of a mixture."""
+_WHOLE = ("task", "task.objective")
+"""Settings of which another kind decides the text, too."""
 PUT_BACK = "Put the files back as they were"
 
 
@@ -63,6 +68,8 @@ def refuse_changed_text(checkpoint: Path, facts: Facts, run: Run, directory: Pat
     stores, changed = stores_learnt_from(facts, run, directory), []
     for task in run.tasks:
         learnt_from = stores[task.name]
+        if said := changed_code(task, learnt_from):
+            raise _refusal_of_code(checkpoint, task, run, said)
         found = changed_texts(task, learnt_from)
         changed += [part_name(run.task, task, split) for split in learnt_from if split in found]
     if changed:
@@ -108,7 +115,18 @@ def _accepts_text(accepted: Collection[str]) -> bool:
 def _asked_for(facts: Facts, run: Run) -> bool:
     """Whether settings that decide the text and its tokens were changed."""
     return any(
-        within(change.field, TEXT_SETTINGS) or change.field == "task.objective" for change in changes(facts.run, run)
+        within(change.field, TEXT_SETTINGS) or change.field in ("task", "task.objective")
+        for change in changes(facts.run, run)
+    )
+
+
+def _refusal_of_code(checkpoint: Path, task: Task, run: Run, said: str) -> ChangedDataError:
+    check_intact(checkpoint)
+    field = "task.preprocessors" if isinstance(run.task, Task) else "task.parts"
+    return ChangedDataError(
+        f"the preprocessors of task {task.name!r} are not those that {checkpoint} was trained with, although the "
+        f"settings are the same: {said}. Put the code back as it was; or go on from that checkpoint in a new directory "
+        f"with --fork NEW_DIR; or change this run from here on with --accept-change {field}"
     )
 
 

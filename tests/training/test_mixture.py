@@ -8,8 +8,11 @@ import jax
 import pytest
 from tiny_training import MODEL, events, losses, tiny_run, write_text
 
+from spanloom.pipeline.examples import DataError
+from spanloom.pipeline.packing import WINDOW
 from spanloom.settings.mixture import Mixture, Weighted
 from spanloom.settings.objectives import Supervised
+from spanloom.settings.packing import Packed, Unpacked
 from spanloom.settings.run import Checkpoints, Evaluation
 from spanloom.settings.task import PairFiles, Task
 from spanloom.training import loop
@@ -84,3 +87,47 @@ def test_a_task_whose_text_changed_is_named(mixed, tmp_path):
         train(mixed, directory)
     said = train(mixed, directory, accepted=("task.parts",))
     assert "the training text of b" in said
+
+
+@pytest.mark.parametrize("packing", [Unpacked(), Packed()])
+def test_a_task_is_added_to_a_run_and_what_follows_can_be_repeated(mixed, packing, tmp_path):
+    """Added at step 4; stopped and gone on with at step 6, or straight through: the same losses, and the same rows."""
+    before = dataclasses.replace(
+        mixed,
+        task=Mixture("all", mixed.task.parts[:2]),
+        packing=packing,
+        steps=4,
+        checkpoint=Checkpoints(every=2),
+        eval=Evaluation(every=2, max_batches=1),
+    )
+    after = dataclasses.replace(
+        before, steps=8, task=Mixture("all", (*mixed.task.parts[::2], Weighted(mixed.tasks[1], 0.5)))
+    )
+    for name, stops in (("straight", (8,)), ("stopped", (6, 8))):
+        train(before, tmp_path / name)
+        for stop in stops:
+            accepted = ("task.parts",) if stop == stops[0] else ()
+            train(dataclasses.replace(after, steps=stop), tmp_path / name, accepted=accepted)
+    assert losses(tmp_path / "stopped") == losses(tmp_path / "straight")
+    begun, anew = read_facts(latest(tmp_path / "straight")).eras
+    assert begun["rates"] == {"a": 1.0, "b": 2.0} and begun["draw"] == 0
+    assert anew["rates"] == {"a": 1.0, "b": 0.5, "count": 1.0}
+    assert anew["draw"] == (16 if packing == Unpacked() else WINDOW)
+
+
+def test_one_task_becomes_several(mixed, tmp_path):
+    alone = dataclasses.replace(mixed, task=mixed.tasks[0], steps=4)
+    train(alone, tmp_path / "run")
+    said = train(mixed, tmp_path / "run", accepted=("task",))
+    assert [era["rates"] for era in read_facts(latest(tmp_path / "run")).eras] == [
+        {"a": 1.0},
+        {"a": 1.0, "b": 2.0, "count": 1.0},
+    ]
+    assert "count: 25.00% of the examples" in said
+
+
+def test_a_task_that_was_drawn_may_not_go(mixed, tmp_path):
+    train(dataclasses.replace(mixed, steps=4), tmp_path / "run")
+    fewer = dataclasses.replace(mixed, task=Mixture("all", mixed.task.parts[:2]))
+    with pytest.raises(DataError, match="drawn from the task 'count', which is gone: keep it in the mixture"):
+        train(fewer, tmp_path / "run", accepted=("task.parts",))

@@ -1,0 +1,92 @@
+"""From the training parts of a run's tasks to the rows that it trains on: mixed, packed, and as it went on before."""
+
+from collections.abc import Mapping
+
+from spanloom.pipeline.dataset import Dataset
+from spanloom.pipeline.eras import Era, Eras, Resumption, continued, earlier_slots, plan_from
+from spanloom.pipeline.examples import DataError
+from spanloom.pipeline.mixed import MixedDataset
+from spanloom.pipeline.packed import PackedRows
+from spanloom.pipeline.positions import TrainingRows
+from spanloom.settings.mixture import Mixture
+from spanloom.settings.packing import Packed
+from spanloom.settings.run import Run
+from spanloom.tasks.rates import Size, task_rates
+
+
+def rows_of(run: Run, parts: Mapping[str, Dataset], resumption: Resumption | None) -> tuple[TrainingRows, Eras]:
+    """What a run trains on, out of the training part of each task by name, and how its tasks are drawn.
+
+    Raises DataError where the data cannot be learned from as the settings stand.
+    """
+    slots = _slots(run.packing, parts) if isinstance(run.packing, Packed) else None
+    now = _era(run, parts, slots)
+    try:
+        eras = (now,) if resumption is None or _is_renamed(now, resumption) else continued(now, *resumption)
+        names, plan = plan_from(eras)
+    except ValueError as error:
+        raise DataError(str(error)) from None
+    draws: Dataset | MixedDataset = parts[names[0]]
+    if isinstance(run.task, Mixture) or len(names) > 1:
+        draws = MixedDataset([parts[name] for name in names], plan)
+    rows: TrainingRows = draws
+    if isinstance(run.packing, Packed) and slots:
+        rows = PackedRows(draws, slots, run.packing.max_segments, earlier_slots(eras))
+    _check_end(run, draws.num_draws, rows.examples_per_row)
+    return rows, eras
+
+
+def _is_renamed(now: Era, resumption: Resumption) -> bool:
+    """Whether the only task there ever was has another name: nothing is drawn otherwise."""
+    names = {name for era in resumption.eras for name in era.rates}
+    return len(now.rates) == len(names) == 1 and names != {*now.rates}
+
+
+def size_of(part: Dataset) -> Size:
+    """What rates may go by: examples as the run draws them, and characters and tokens as the store counted them."""
+    counts = part.store.meta["counts"]
+    tokens = sum(column["tokens"] for column in counts["columns"].values())
+    return Size(part.num_examples, counts["characters"], tokens)
+
+
+def _era(run: Run, parts: Mapping[str, Dataset], slots: tuple[int, int] | None) -> Era:
+    """How the settings have tasks drawn."""
+    if not isinstance(run.task, Mixture):
+        return Era(0, {run.task.name: 1.0}, seed=run.seed, slots=slots)
+    try:
+        rates = task_rates(run.task, {name: size_of(part) for name, part in parts.items()})
+    except ValueError as error:
+        raise DataError(str(error)) from None
+    limits = {
+        name: epochs * parts[name].num_examples
+        for name, epochs in zip(rates.names, rates.epochs, strict=True)
+        if epochs is not None
+    }
+    by_name = dict(zip(rates.names, rates.rates.tolist(), strict=True))
+    return Era(0, by_name, limits, run.task.stop, run.seed, slots)
+
+
+def _slots(packing: Packed, parts: Mapping[str, Dataset]) -> tuple[int, int]:
+    """Room of a packed row. Raises DataError where the longest examples would not fit."""
+    slots = []
+    for side in ("inputs", "targets"):
+        longest = max(getattr(part, f"{side}_length") for part in parts.values())
+        slots.append(getattr(packing, f"{side}_length") or longest)
+        if slots[-1] < longest:
+            raise DataError(
+                f"packing.{side}_length is {slots[-1]}, but a task has {side} of up to {longest} tokens: raise it, or "
+                f"cut the task's (task.objective.{side}_length and task.objective.too_long trim)"
+            )
+    return slots[0], slots[1]
+
+
+def _check_end(run: Run, num_draws: int | None, examples_per_row: float) -> None:
+    """Raises DataError where the data end before the run does; of packed rows, where they surely do."""
+    taken = run.steps * run.batch_size * examples_per_row
+    if num_draws is not None and num_draws < taken * (1.0 if examples_per_row == 1.0 else 0.98):
+        steps = int(num_draws / examples_per_row) // run.batch_size
+        raise DataError(
+            f"the mixture {run.task.name!r} ends after {num_draws:,} examples, when its epochs are used up, and "
+            f"{run.steps:,} steps of {run.batch_size} take {taken:,.0f}: lower --steps to {steps}, or give its tasks "
+            "more epochs"
+        )
