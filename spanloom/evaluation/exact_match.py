@@ -4,7 +4,7 @@ The target is compared as the vocabulary writes it (SentencePiece may normalise 
 vocabulary lacks cannot be written at all: its unknown pieces read alike whatever they stand for, so it is never right.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ class Prediction:
     """Whether the target, end of sequence included, is longer than what training and the model have room for."""
     unknown: bool = False
     """Whether the target holds what the vocabulary lacks, so that no model can write it."""
+    number: int = 0
+    """Of the example in its part."""
 
     @property
     def correct(self) -> bool:
@@ -45,35 +47,31 @@ def predictions(
     """What the model makes of each example of `batches` (fields as the pipeline makes them; filled-in rows left out).
 
     `targets` are their whole targets in the same order, without end of sequence: those of the batches may be trimmed
-    (too_long = "trim"), and half an answer is not the answer. At most as many tokens are written as the batches'
+    (too_long = "trim"), and half an answer is not the answer. Rows without a target, whose examples were left out when
+    they were read, are passed over. At most as many tokens are written as the batches'
     targets are wide, end of sequence included. Rows hold one example each, from their first column on (packed rows,
     which hold several, are for training only). One program for each shape of batch.
     """
     remaining = iter(targets)
+    number = -1
     for batch in batches:
-        real_B = np.asarray(batch["decoder_loss_weights"]).any(axis=1)
+        weights_BxT = np.asarray(batch["decoder_loss_weights"])
         inputs_BxS, width = batch["encoder_input_tokens"], np.asarray(batch["decoder_target_tokens"]).shape[1]
         written_BxT = np.asarray(greedy(params, model, inputs_BxS, width, eos_id=vocabulary.eos_id).tokens)
-        for row in np.flatnonzero(real_B):
-            inputs, target = np.trim_zeros(np.asarray(inputs_BxS[row]), "b"), next(remaining)
+        for row, target in zip(range(len(weights_BxT)), remaining, strict=False):
+            number += 1
+            if not weights_BxT[row].any():
+                continue
+            inputs = np.trim_zeros(np.asarray(inputs_BxS[row]), "b")
             asked, wanted, made = (vocabulary.decode(ids) for ids in (inputs, target, written_BxT[row]))
             unknown = vocabulary.unk_id in target
-            yield Prediction(asked, wanted, made, cut=len(target) + 1 > width, unknown=unknown)
+            yield Prediction(asked, wanted, made, cut=len(target) + 1 > width, unknown=unknown, number=number)
 
 
-def exact_match(
-    params: Any,
-    model: Model,
-    vocabulary: Vocabulary,
-    batches: Iterable[Mapping[str, Any]],
-    targets: Iterable[Ids],
-) -> tuple[float, list[Prediction]]:
-    """The share of examples that are right, 0 to 1, and all predictions; see `predictions`.
-
-    Compared is with the whole targets: one that training trimmed counts as wrong, whatever the model writes. Raises
-    ValueError if there is no example.
+def exact_match(made: Sequence[Prediction]) -> float:
+    """The share of examples that are right, 0 to 1; a target that training trimmed counts as wrong, whatever the model
+    writes. Raises ValueError if there is no example.
     """
-    made = list(predictions(params, model, vocabulary, batches, targets))
     if not made:
         raise ValueError("there are no held-out examples to compare; keep some out of training")
-    return sum(prediction.correct for prediction in made) / len(made), made
+    return sum(prediction.correct for prediction in made) / len(made)

@@ -1,14 +1,15 @@
 """How good a trained model is on the held-out part, in words and numbers: baselines, filled gaps, exact match."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spanloom.evaluation.baselines import baseline_losses
-from spanloom.evaluation.exact_match import exact_match
+from spanloom.evaluation.exact_match import Prediction, predictions
 from spanloom.evaluation.fill import fill_examples, show
 from spanloom.evaluation.heldout import heldout_metrics, make_heldout_step
 from spanloom.evaluation.masked_lines import masked_line
 from spanloom.evaluation.results import Results
+from spanloom.evaluation.task_metrics import EXACT_MATCH, task_metrics
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.data import Data, TaskData
 from spanloom.pipeline.dataset import Dataset
@@ -28,7 +29,7 @@ def measure(
     """
     assert one.heldout is not None
     if isinstance(one.task.objective, Supervised):
-        return _exact_match(run, data, one.heldout, model, params)
+        return _of_pairs(run, data, one, one.heldout, model, params)
     text, kind = "", ""
     values: dict[str, float] = {}
     if run.after.baselines:
@@ -72,23 +73,38 @@ def _beside_baselines(
     return "\n".join(lines), values
 
 
-def _exact_match(run: Run, data: Data, heldout: Dataset, model: Model, params: Any) -> Results:
-    """The share of held-out examples that are right, with some of them."""
+def _of_pairs(run: Run, data: Data, one: TaskData, heldout: Dataset, model: Model, params: Any) -> Results:
+    """What the task's metrics say of the held-out examples, or the share that is right; with some of them."""
     whole = map(heldout.raw, range(heldout.num_examples))
-    share, made = exact_match(params, model, data.vocabulary, _batches(run, heldout), whole)
-    right, cut, unknown = (sum(getattr(one, name) for one in made) for name in ("correct", "cut", "unknown"))
-    lines = [f"exact match on {len(made):,} held-out examples: {share:.1%} ({right:,} right)"]
+    made = list(predictions(params, model, data.vocabulary, _batches(run, heldout), whole))
+    values = task_metrics(one.task, heldout, made)
+    is_default = not one.task.metrics and one.task.postprocess is None
+    lines = [_in_words(values, made) if is_default else _metrics_in_words(values, made)]
+    cut, unknown = (sum(getattr(one, name) for one in made) for name in ("cut", "unknown"))
     if cut:
         lines.append(
             f"  {cut:,} of their targets were cut to {data.lengths['decoder']} tokens for training; compared is with "
             "the whole ones, which the model has no room to write (a larger task.objective.targets_length gives it)"
         )
     if unknown:
+        never = "never right, whatever the model writes" if is_default else "which the model has no way to write"
         lines.append(
-            f"  {unknown:,} of their targets hold what the vocabulary cannot write (shown as \u2047): never right, "
-            "whatever the model writes; a model of bytes knows everything"
+            f"  {unknown:,} of their targets hold what the vocabulary cannot write (shown as \u2047): {never}; a model "
+            "of bytes knows everything"
         )
     for prediction in made[:: max(len(made) // max(run.after.fills, 1), 1)][: run.after.fills]:
         verdict = "right" if prediction.correct else f"wrong, not {prediction.target!r}"
+        verdict = verdict if is_default else f"the target: {prediction.target!r}"
         lines.append(f"  {prediction.inputs!r} -> {prediction.prediction!r} ({verdict})")
-    return Results("\n".join(lines), "exact_match", {"exact_match": share, "examples": float(len(made))})
+    kind = EXACT_MATCH if is_default else "metrics"
+    return Results("\n".join(lines), kind, {**values, "examples": float(len(made))})
+
+
+def _in_words(values: Mapping[str, float], made: Sequence[Prediction]) -> str:
+    right = sum(one.correct for one in made)
+    return f"exact match on {len(made):,} held-out examples: {values[EXACT_MATCH]:.1%} ({right:,} right)"
+
+
+def _metrics_in_words(values: Mapping[str, float], made: Sequence[Prediction]) -> str:
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in values.items()) or "no numbers"
+    return f"metrics on {len(made):,} held-out examples: {numbers}"

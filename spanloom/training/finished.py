@@ -14,8 +14,10 @@ from spanloom.conversion.trained_model import TrainedModel
 from spanloom.evaluation.measure import measure
 from spanloom.evaluation.results import Results, key_of, read_results, write_results
 from spanloom.pipeline.data import Data, data_of, store_directories
+from spanloom.settings.function import Function
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
+from spanloom.tasks.functions import described
 from spanloom.training.facts import read_facts, vocabulary_of
 from spanloom.training.integrity import fingerprint
 from spanloom.training.loggers import METRICS_FILE, MetricsFile, read_events
@@ -68,8 +70,13 @@ def _key(run: Run, checkpoint: Path, data: Data) -> str:
         data=data.content,
         lengths=data.lengths,
         settings=[to_json(part) for part in (run.task, run.model, run.eval, run.batch_size, run.after)],
+        code=[described(function) for task in run.tasks for function in (*task.metrics, *_present(task.postprocess))],
         version=__version__,
     )
+
+
+def _present(function: Function | None) -> tuple[Function, ...]:
+    return () if function is None else (function,)
 
 
 def _logged(metrics: Path, task: str, step: int) -> dict[str, float] | None:

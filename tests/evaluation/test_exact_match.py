@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from spanloom.evaluation.exact_match import exact_match
+from spanloom.evaluation.exact_match import exact_match, predictions
 from spanloom.model.decoding import greedy
 from spanloom.model.params import declare, initialize
 from spanloom.settings.model import Model
@@ -35,16 +35,27 @@ def test_counts_examples_whose_text_is_equal():
     second["decoder_loss_weights"][1] = 0
     rows = [*first["decoder_target_tokens"], second["decoder_target_tokens"][0]]
     whole = [row[: list(row).index(1)] if 1 in row else row for row in rows]
-    share, made = exact_match(params, TINY, VOCABULARY, [first, second], whole)
-    assert share == pytest.approx(2 / 3)
+    made = list(predictions(params, TINY, VOCABULARY, [first, second], whole))
+    assert exact_match(made) == pytest.approx(2 / 3)
     assert [prediction.correct for prediction in made] == [True, False, True]
     assert [prediction.inputs for prediction in made] == ["abc", "de", "xyz"]
+    assert [prediction.number for prediction in made] == [0, 1, 2]
     assert made[1].target == "no"
+
+
+def test_an_example_that_was_left_out_is_passed_over():
+    params = initialize(declare(TINY), jax.random.key(0))
+    made = batch(["abc", "", "de"])
+    made |= {"decoder_target_tokens": np.zeros((3, 6), np.int32), "decoder_loss_weights": np.ones((3, 6), np.int32)}
+    made["decoder_loss_weights"][1] = 0
+    targets = [VOCABULARY.encode("x"), np.empty(0, np.int32), VOCABULARY.encode("y")]
+    found = list(predictions(params, TINY, VOCABULARY, [made], targets))
+    assert [(one.number, one.target) for one in found] == [(0, "x"), (2, "y")]
 
 
 def test_no_examples_is_an_error():
     with pytest.raises(ValueError, match="no held-out examples"):
-        exact_match({}, TINY, VOCABULARY, [], [])
+        exact_match(list(predictions({}, TINY, VOCABULARY, [], [])))
 
 
 def test_a_target_that_was_cut_is_compared_whole():
@@ -55,8 +66,8 @@ def test_a_target_that_was_cut_is_compared_whole():
     made |= {"decoder_target_tokens": written, "decoder_loss_weights": np.ones((2, 6), np.int32)}
     text = VOCABULARY.decode(written[0])
     whole = [VOCABULARY.encode(text + " and more"), VOCABULARY.encode("x")]
-    share, (first, second) = exact_match(params, TINY, VOCABULARY, [made], whole)
-    assert share == 0.0
+    first, second = predictions(params, TINY, VOCABULARY, [made], whole)
+    assert exact_match([first, second]) == 0.0
     assert (first.target, first.prediction, first.cut) == (text + " and more", text, True)
     assert (second.target, second.cut) == ("x", False)
 
@@ -82,7 +93,7 @@ def test_a_target_with_an_unknown_piece_is_never_right(tmp_path):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spanloom.evaluation.exact_match.greedy", lambda *args, **kwargs: SimpleNamespace(tokens=written))
-        share, (first, second) = exact_match({}, TINY, words, [made], [known, unknown])
-    assert share == 0.5
+        first, second = predictions({}, TINY, words, [made], [known, unknown])
+    assert exact_match([first, second]) == 0.5
     assert (first.correct, first.unknown) == (True, False)
     assert second.prediction == second.target and (second.correct, second.unknown) == (False, True)
