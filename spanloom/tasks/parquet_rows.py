@@ -13,6 +13,7 @@ from spanloom.tasks.remote_files import is_remote
 from spanloom.tasks.shown import shown
 
 _BATCH = 1024
+_BATCH_BYTES = 1 << 22
 
 
 def parquet_rows(path: str, wanted: Sequence[str] | None, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -32,7 +33,7 @@ def parquet_rows(path: str, wanted: Sequence[str] | None, intake: Intake) -> Ite
             names = _columns(path, file.schema_arrow, file.schema_arrow.names if wanted is None else wanted)
             columns = None if wanted is None else names  # a name with a dot in it would be taken for a path
             first = 1
-            for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
+            for batch in _batches(file, columns):
                 yield from _rows(path, first, batch, intake)
                 first += batch.num_rows
                 intake.report.file_bytes += size * batch.num_rows // file.metadata.num_rows
@@ -42,6 +43,14 @@ def parquet_rows(path: str, wanted: Sequence[str] | None, intake: Intake) -> Ite
         why = (str(error) or type(error).__name__).splitlines()[0]
         what = f"the parquet file is damaged or cut off ({why})"
         raise BadInputError(path, what, "Get the file again", reason="damaged parquet file") from error
+
+
+def _batches(file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    """One row group after another, in batches of at most about _BATCH_BYTES: rows may be whole books."""
+    for group in range(file.num_row_groups):
+        about = file.metadata.row_group(group)
+        rows = max(1, min(_BATCH, _BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1)))
+        yield from file.iter_batches(batch_size=rows, row_groups=[group], columns=columns)
 
 
 def _columns(path: str, schema: pa.Schema, wanted: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from spanloom.settings.function import FunctionError
 from spanloom.settings.row_sources import PythonExamples
 from spanloom.settings.serialize import to_json
 from spanloom.tasks.functions import described, resolve, shown_name
@@ -23,7 +24,7 @@ def read_python_examples(source: PythonExamples, split: str | None) -> Iterator[
     if source.rows:
         raise BadInputError("rows", "both a function and rows are set", "Set one of them")
     name = shown_name(source.function)
-    number = 0
+    number = -1
     try:
         function = source.function
         if split is not None:
@@ -35,8 +36,10 @@ def read_python_examples(source: PythonExamples, split: str | None) -> Iterator[
             yield row
     except BadInputError:
         raise
+    except FunctionError as error:
+        raise BadInputError(name, str(error)) from error
     except Exception as error:
-        what = f"fails at row {number}: {type(error).__name__}: {error}"
+        what = f"fails at row {number + 1}: {type(error).__name__}: {error}"
         raise BadInputError(name, what, "Mend the function") from error
 
 

@@ -41,8 +41,10 @@ def table_rows(
     else:
         columns, has_header = _columns(first[1], wanted, header, where)
     width = len(first[1])
-    if not has_header and wanted is not None:
-        intake.report.note("no header row", f"{file.path}: no header row; the first row of data is {_shown(first[1])}")
+    if not has_header:
+        if wanted is not None:
+            told = f"{file.path}: no header row; the first row of data is {_shown(first[1])}"
+            intake.report.note("no header row", told)
         records = chain([first], records)
     for line, cells in records:
         if len(cells) != width:
