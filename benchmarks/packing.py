@@ -6,25 +6,29 @@ First part: log-normal inputs (median 180) and targets (medians 15, 40 and 60; a
 examples that exceed a slot are left out, or (second line) cut at it. Where they are cut, no packer can fill the slots:
 an example of full inputs leaves the rest of its target slot empty. The bound counts just that.
 
-Second part: rows per CPU second of a mixture as T0 has it, from rates to finished arrays: which task and example each
-draw is, their stored lengths, the plan, and the copying of tokens into T5X's fields. Medians over the repeats.
+Second part: rows per CPU second of a mixture as T0 has it, from built stores to finished arrays: which task and example
+each draw is, their stored lengths, the plan, and the copying of tokens into T5X's fields. Medians over the repeats.
 """
 
 import argparse
 import functools
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from spanloom.pipeline.mixing import schedule_of
-from spanloom.pipeline.order import TrainingOrder
-from spanloom.pipeline.packed_order import START, PackedOrder
-from spanloom.pipeline.packed_rows import encoder_decoder_rows
+from spanloom.pipeline.data import open_data
 from spanloom.pipeline.packing import WINDOW, first_fit, next_fit, pack_windows
-from spanloom.pipeline.shards import Ragged, ragged
+from spanloom.pipeline.positions import TrainingRows
+from spanloom.settings.mixture import ByAlpha, Mixture, Weighted
+from spanloom.settings.model import Model
+from spanloom.settings.objectives import Supervised
+from spanloom.settings.packing import Packed
+from spanloom.settings.run import Run
+from spanloom.settings.task import PairFiles, Task
 
 SLOTS = (1024, 256)
 MEDIANS = (15, 40, 60)
@@ -68,79 +72,26 @@ def fill(median: float, *, cut: bool, windows: int = 8) -> str:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Mixed:
-    """A mixture of made-up tasks in memory, drawn, ordered and read as a run does."""
-
-    tasks: tuple[tuple[Ragged, Ragged], ...]
-    rates_T: np.ndarray
-
-    def find(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """(task, example) of draws."""
-        drawn, before = schedule_of(self.rates_T).draws(first, count)
-        examples = np.empty(count, np.int64)
-        for task, here in groups(drawn):
-            size = len(self.tasks[task][0].offsets) - 1
-            order = TrainingOrder(size, 0, f"task {task}")
-            examples[here] = order.draws(int(before[here[0]]), len(here))[1]
-        return drawn, examples
-
-    def lengths(self, drawn: np.ndarray, examples: np.ndarray) -> np.ndarray:
-        """(draws, 2)."""
-        found = np.empty((len(drawn), 2), np.int64)
-        for task, here in groups(drawn):
-            for feature, column in enumerate(self.tasks[task]):
-                rows = examples[here]
-                found[here, feature] = column.offsets[rows + 1] - column.offsets[rows]
-        return found
-
-    def tokens(self, drawn: np.ndarray, examples: np.ndarray) -> tuple[Ragged, Ragged]:
-        """Inputs and targets of draws."""
-        pairs = list(zip(drawn.tolist(), examples.tolist(), strict=True))
-        columns = []
-        for feature in (0, 1):
-            stored = [self.tasks[task][feature] for task, _ in pairs]
-            rows = [s.values[s.offsets[e] : s.offsets[e + 1]] for s, (_, e) in zip(stored, pairs, strict=True)]
-            columns.append(ragged(np.concatenate(rows), [len(row) for row in rows]))
-        return columns[0], columns[1]
-
-
-def groups(drawn: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """(task, its draws in order)."""
-    order = np.argsort(drawn, kind="stable")
-    ends = np.flatnonzero(np.diff(drawn[order])) + 1
-    return [(int(drawn[here[0]]), here) for here in np.split(order, ends)]
-
-
-def mixture(tasks: int, median: float) -> Mixed:
-    """Tasks of 500 to 5,000 examples, drawn in proportion to their size to the 0.7."""
-    sizes = np.random.default_rng(0).integers(500, 5000, tasks)
-    made = []
-    for task, size in enumerate(sizes.tolist()):
+def mixture(tasks: int, median: float, directory: Path) -> Run:
+    """A run on tasks of 500 to 5,000 pairs, drawn in proportion to their size to the 0.7."""
+    parts = []
+    for task, size in enumerate(np.random.default_rng(0).integers(500, 5000, tasks).tolist()):
+        file = directory / f"{task}.tsv"
         lengths = log_normal(size, median, cut=False, seed=task)
-        columns = (ragged((np.arange(part.sum()) % 32_000).astype(np.uint16), part) for part in lengths.T)
-        made.append(tuple(columns))
-    return Mixed(tuple((inputs, targets) for inputs, targets in made), sizes**0.7)
+        lines = (f"{'x' * (inputs - 1)}\t{'y' * (targets - 1)}\n" for inputs, targets in lengths[(lengths > 1).all(1)])
+        file.write_text("inputs\ttargets\n" + "".join(lines))
+        source = PairFiles((str(file),), heldout_share=0.0)
+        parts.append(Weighted(Task(f"task {task}", source, objective=Supervised()), ByAlpha(0.7)))
+    model = Model(384, d_model=8, d_ff=8, num_heads=1, d_kv=8, num_encoder_layers=1, num_decoder_layers=1)
+    return Run("bench", Mixture("all", tuple(parts)), model, packing=Packed(*SLOTS), batch_size=BATCH, steps=1)
 
 
-def pack_all(mixed: Mixed, rows: int) -> int:
+def pack_all(train: TrainingRows, rows: int) -> int:
     """Batches of packed rows from the start on; how many rows there were."""
-    recent: list[tuple[int, np.ndarray, np.ndarray]] = []
-
-    def lengths(first: int, count: int) -> np.ndarray:
-        found = mixed.find(first, count)
-        recent.append((first, *found))
-        del recent[:-2]  # a batch has rows of two plans at most
-        return mixed.lengths(*found)
-
-    order, position, made = PackedOrder(lengths, SLOTS), START, 0
-    while made < rows:
-        packs, position = order.take(position, BATCH)
-        drawn, examples = (np.concatenate(parts) for parts in list(zip(*recent, strict=True))[1:])
-        here = packs.examples - recent[0][0]
-        inputs, targets = mixed.tokens(drawn[here], examples[here])
-        made += len(encoder_decoder_rows(inputs, targets, SLOTS, packs.offsets)["encoder_input_tokens"])
-    return made
+    position = train.start
+    for _ in range(rows // BATCH):
+        _, position = train.take(position, BATCH)
+    return rows // BATCH * BATCH
 
 
 def rate(work: Callable[[], int], repeats: int) -> float:
@@ -163,8 +114,9 @@ def main() -> None:
         for median in MEDIANS:
             print(fill(median, cut=cut))
     for median in MEDIANS:
-        mixed = mixture(asked.tasks, median)
-        got = rate(functools.partial(pack_all, mixed, asked.rows), asked.repeats)
+        with tempfile.TemporaryDirectory() as folder:
+            data = open_data(mixture(asked.tasks, median, Path(folder)), Path(folder) / "run")
+            got = rate(functools.partial(pack_all, data.train, asked.rows), asked.repeats)
         print(f"{asked.tasks} tasks, targets of median {median}: {got:,.0f} rows a CPU second (promised: {TARGET:,})")
 
 
