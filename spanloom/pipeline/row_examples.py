@@ -71,6 +71,15 @@ class RowExamples:
         targets_NxT, target_lengths_N = pad_rows(rows["targets"], self.targets_length, self._pad_id)
         return Block(inputs_NxS, targets_NxT, input_lengths_N, target_lengths_N)
 
+    def whole_lengths(self, examples_N: np.ndarray, keys_N: np.ndarray) -> np.ndarray:
+        """Tokens of inputs and targets before they are cut, (N, 2) int64; 0 where a filter leaves the example out."""
+        lengths_Nx2 = np.zeros((len(examples_N), 2), np.int64)
+        for row, (example, key) in enumerate(zip(examples_N.tolist(), keys_N.tolist(), strict=True)):
+            made = self._features(example, key)
+            if made is not None:
+                lengths_Nx2[row] = [len(made[side]) + len(self._eos[side]) for side in SIDES]
+        return lengths_Nx2
+
     def raw(self, example: int) -> np.ndarray:
         """The example's targets as evaluation has them, (n,) int32; empty for one that a filter leaves out."""
         made = self._features(example, _heldout_key(example))

@@ -34,6 +34,8 @@ def example_line(task: ShownTask, number: int, example: LaidOut) -> str:
     """Which example this is, and how long."""
     inputs, targets = (sum(len(piece.ids) for piece in pieces) for pieces in (example.inputs, example.targets))
     mode = f", {example.mode}-denoiser" if example.mode else ""
+    if not inputs + targets:
+        return f"{task.facts.name}, draw {number + 1}: left out by a preprocessor, so that its row is padding"
     return (
         f"{task.facts.name}, draw {number + 1}: example {example.number:,} ({task.facts.objective}{mode}), tokens: "
         f"{inputs:,} inputs{_cut(example.cut[0])} and {targets:,} targets{_cut(example.cut[1])}"
@@ -79,7 +81,7 @@ def _amounts(task: TaskFacts, about: str) -> tuple[str, ...]:
         task.name,
         f"{task.examples:,}",
         f"{task.heldout:,}" if task.heldout else "none",
-        f"{task.tokens:,}",
+        f"{task.tokens:,}" if task.tokens else "-",
         f"{sampled}{task.tokens_per_epoch:,}",
         f"{task.rate:.2%}",
         f"{task.share:.2%}",
@@ -105,8 +107,8 @@ def lengths(facts: RunFacts) -> Table:
                     f"{about}{found.mean:,.1f}",
                     f"{about}{found.longest:,}",
                     f"{about}{found.padding(width):.1%}",
-                    f"{found.truncated:,}",
-                    f"{found.share_truncated:.2%}",
+                    f"{about if found.truncated else ''}{found.truncated:,}",
+                    f"{about if found.truncated else ''}{found.share_truncated:.2%}",
                 )
             )
     return headings, rows

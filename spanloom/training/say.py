@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from spanloom.pipeline.data import Data, in_words
+from spanloom.pipeline.facts.misfits import MOST_EPOCHS
 from spanloom.settings.compare import changes, within
 from spanloom.settings.kinds import kind_name
 from spanloom.settings.objectives import FullLM, Supervised
@@ -19,9 +20,6 @@ from spanloom.training.first_loss import FirstLoss
 from spanloom.training.progress import Display, amount, times
 from spanloom.training.same_data import TEXT_SETTINGS
 from spanloom.vocabularies.vocabulary import Vocabulary
-
-MOST_EPOCHS = 4
-"""So often may text be repeated in pretraining with little loss against new text (Muennighoff et al. 2023)."""
 
 
 def say_data(display: Display, run: Run, data: Data) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spanloom.pipeline.facts.effort import Effort, spread
+from spanloom.pipeline.facts.token_columns import token_columns
 from spanloom.pipeline.shards import Ragged
 from spanloom.pipeline.store import Store
 from spanloom.tasks.randomness import UInt64Array, hash64
@@ -25,7 +26,7 @@ class Duplicates:
     is_sample: bool
     """Whether there are more rows."""
     commonest: tuple[np.ndarray, ...] = ()
-    """The row found most often, by column; nothing if none is found twice."""
+    """The tokens of the row found most often, by column; nothing if none is found twice, or rows hold no tokens."""
     times: int = 0
     """How often that is found."""
 
@@ -41,7 +42,8 @@ def duplicates(store: Store, effort: Effort) -> Duplicates:
     Of many rows those are compared whose length and ends have certain hashes: all copies of a row or none, so that the
     share is the same. Of many shards some are read, and copies among others are missed.
     """
-    columns = list(store.columns.values())
+    tokens = token_columns(store)
+    columns = list((tokens or store.columns).values())
     chosen = spread(len(columns[0].shards), effort.shards)
     shards = [[column.shards[number] for column in columns] for number in chosen]
     rows = sum(len(parts[0].offsets) - 1 for parts in shards)
@@ -58,7 +60,7 @@ def duplicates(store: Store, effort: Effort) -> Duplicates:
         return Duplicates(compared, 0, is_sample)
     most = max(seen, key=lambda digest: seen[digest])
     number, row = where[most]
-    commonest = tuple(_row(part, row) for part in shards[number])
+    commonest = tuple(_row(part, row) for part in shards[number]) if tokens else ()
     return Duplicates(compared, compared - len(seen), is_sample, commonest, seen[most])
 
 

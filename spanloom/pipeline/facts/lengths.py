@@ -8,7 +8,9 @@ import numpy.typing as npt
 
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.dataset import Dataset
-from spanloom.settings.objectives import Objective, Supervised
+from spanloom.pipeline.facts.token_columns import token_columns
+from spanloom.pipeline.row_examples import RowExamples
+from spanloom.settings.task import Task, features_of
 
 _BARS = 32
 _AT_ONCE = 128
@@ -53,20 +55,25 @@ class Lengths:
         return 1 - self.mean / width
 
 
-def lengths_of(part: Dataset, objective: Objective, most: int) -> dict[str, Lengths]:
+def lengths_of(part: Dataset, task: Task, most: int) -> dict[str, Lengths]:
     """Of "inputs" and "targets": pairs from the store, all of them; else of the `most` examples drawn first."""
     widths = {"inputs": part.inputs_length, "targets": part.targets_length}
-    columns = part.store.columns
-    if isinstance(objective, Supervised) and widths.keys() <= columns.keys():
-        return {side: summary(list(_ended(columns[side])), width, is_sample=False) for side, width in widths.items()}
+    columns = token_columns(part.store)
+    if widths.keys() <= columns.keys():
+        ends = ends_of(task)
+        return {
+            side: summary(list(_ended(columns[side], ends[side])), width, is_sample=False)
+            for side, width in widths.items()
+        }
     count = min(most, part.num_examples)
-    found: dict[str, list[int]] = {"inputs": [], "targets": []}
-    for first in range(0, count, _AT_ONCE):
-        for example in part.drawn(first, min(_AT_ONCE, count - first)):
-            found["inputs"].append(len(example.inputs))
-            found["targets"].append(len(example.targets))
-    is_sample = count < part.num_examples
-    return {side: summary([np.array(found[side], np.int64)], width, is_sample) for side, width in widths.items()}
+    lengths_Nx2 = _made(part, count)
+    is_sample = count < part.num_examples or isinstance(part.examples, RowExamples)
+    return {side: summary([lengths_Nx2[:, at]], widths[side], is_sample) for at, side in enumerate(widths)}
+
+
+def ends_of(task: Task) -> dict[str, int]:
+    """How many tokens are put after the inputs and the targets of a pair: an end of sequence, or nothing."""
+    return {"inputs": 1, "targets": 1} | {feature.name: int(feature.add_eos) for feature in features_of(task)}
 
 
 def summary(parts: Iterable[npt.NDArray[np.int64]], width: int, is_sample: bool) -> Lengths:
@@ -88,7 +95,19 @@ def summary(parts: Iterable[npt.NDArray[np.int64]], width: int, is_sample: bool)
     )
 
 
-def _ended(column: Column) -> Iterator[npt.NDArray[np.int64]]:
-    """Lengths of all rows with an end of sequence, by shard."""
+def _ended(column: Column, end: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Lengths of all rows with what is put after them, by shard."""
     for shard in column.shards:
-        yield np.diff(shard.offsets) + 1
+        yield np.diff(shard.offsets) + end
+
+
+def _made(part: Dataset, count: int) -> npt.NDArray[np.int64]:
+    """Lengths of the inputs and targets drawn first, before they are cut: (N, 2)."""
+    if isinstance(part.examples, RowExamples):
+        found = part.find(0, count)
+        return part.examples.whole_lengths(found.examples, found.keys)
+    lengths: list[tuple[int, int]] = []
+    for first in range(0, count, _AT_ONCE):
+        drawn = part.drawn(first, min(_AT_ONCE, count - first))
+        lengths += [(len(example.inputs), len(example.targets)) for example in drawn]
+    return np.array(lengths, np.int64).reshape(-1, 2)

@@ -62,9 +62,10 @@ def duplicate_misfit(task: Task, found: Duplicates, vocabulary: Vocabulary) -> s
     sampled = "in a sample of" if found.is_sample else "of"
     texts = [vocabulary.spell(row[: 4 * _SHOWN]).strip() for row in found.commonest]
     cut = [text[:_SHOWN] + ("..." if len(text) > _SHOWN else "") for text in texts]
+    commonest = f": {' -> '.join(map(repr, cut))}" if cut else ""
     return (
         f"{found.share:.1%} of the {what} of task {task.name!r} are copies of others ({found.copies:,} {sampled} "
-        f"{found.rows:,}; the commonest is there {found.times:,} times: {' -> '.join(map(repr, cut))}): the model "
+        f"{found.rows:,}; the commonest is there {found.times:,} times{commonest}): the model "
         "learns them by heart, and copies in the held-out part flatter its loss. Remove them from the source, or have "
         "the task leave them out (its field `deduplicate`)"
     )

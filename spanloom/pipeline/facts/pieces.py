@@ -8,7 +8,15 @@ from typing import Literal
 import numpy as np
 
 from spanloom.pipeline.dataset import DrawnExample
-from spanloom.settings.objectives import UL2, IidDenoising, Objective, SpanCorruption, TextInfilling, TokenStream
+from spanloom.settings.objectives import (
+    UL2,
+    IidDenoising,
+    Objective,
+    SpanCorruption,
+    Supervised,
+    TextInfilling,
+    TokenStream,
+)
 from spanloom.tasks.objectives.build import denoiser_of
 from spanloom.tasks.objectives.text_infilling import masked_spans
 from spanloom.tasks.objectives.ul2 import modes_of
@@ -55,18 +63,26 @@ class LaidOut:
     """Tokens of inputs and targets that had no room."""
 
 
-def lay_out(example: DrawnExample, objective: Objective, vocabulary: Vocabulary) -> LaidOut:
-    """The pieces of one example of a task, numbered so that a span has one number in inputs, targets and text."""
+def lay_out(
+    example: DrawnExample, objective: Objective, vocabulary: Vocabulary, of_targets: Vocabulary | None = None
+) -> LaidOut:
+    """The pieces of one example of a task, numbered so that a span has one number in inputs, targets and text.
+
+    `of_targets`: the vocabulary of the targets, where pairs have another one there.
+    """
     if isinstance(objective, TextInfilling):
         return _infilled(example, objective, vocabulary)
+    if isinstance(objective, Supervised) and _both_marked(example, vocabulary):
+        inputs = marked_pieces(example.inputs, vocabulary, in_spans=False)
+        return LaidOut(example.number, inputs, marked_pieces(example.targets, vocabulary, in_spans=True))
     first, mode = _mode_of(example.inputs, objective, vocabulary)
-    inputs = example.inputs[len(first) :]
+    rest = example.inputs[len(first) :]
     begin = (_piece("mode", first, vocabulary),) if first else ()
     if mode == "S" or not isinstance(objective, SpanCorruption | IidDenoising | UL2):
-        plain = _plain(inputs, objective, vocabulary), _plain(example.targets, objective, vocabulary)
-        return LaidOut(example.number, (*begin, *plain[0]), plain[1], mode=mode)
+        targets = _plain(example.targets, objective, of_targets or vocabulary)
+        return LaidOut(example.number, (*begin, *_plain(rest, objective, vocabulary)), targets, mode=mode)
     marks = reserved_sentinels(objective, vocabulary)
-    shown = tuple(_masked(inputs, marks, vocabulary, in_spans=False))
+    shown = tuple(_masked(rest, marks, vocabulary, in_spans=False))
     targets = tuple(_masked(example.targets, marks, vocabulary, in_spans=True))
     text = _joined(shown, targets)
     if tuple(id_ for piece in text for id_ in piece.ids) != tuple(example.raw.tolist()):
@@ -99,6 +115,11 @@ def plain_pieces(ids: Ids, vocabulary: Vocabulary, sentinels: Iterable[int] = ()
         else:
             pieces += [_piece("eos" if kind == "eos" else "stray", (token,), vocabulary) for token in tokens]
     return tuple(pieces)
+
+
+def _both_marked(pair: DrawnExample, vocabulary: Vocabulary) -> bool:
+    """Whether inputs and targets hold sentinels: pairs with masked spans, made so on purpose."""
+    return all(np.isin(ids, vocabulary.sentinels).any() for ids in (pair.inputs, pair.targets))
 
 
 def marked_pieces(ids: Ids, vocabulary: Vocabulary, *, in_spans: bool) -> Pieces:

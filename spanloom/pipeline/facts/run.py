@@ -7,8 +7,11 @@ from spanloom.pipeline.data import Data, TaskData
 from spanloom.pipeline.facts.batch import BatchFacts, batch_facts
 from spanloom.pipeline.facts.draws import Planned, first_tasks, planned_draws
 from spanloom.pipeline.facts.effort import effort_for
+from spanloom.pipeline.facts.lengths import ends_of
 from spanloom.pipeline.facts.pieces import LaidOut, lay_out
 from spanloom.pipeline.facts.tasks import TaskFacts, task_facts
+from spanloom.pipeline.facts.token_columns import token_columns
+from spanloom.pipeline.feature_ids import vocabularies_of
 from spanloom.settings.run import Run
 
 
@@ -73,11 +76,13 @@ def run_facts(run: Run, data: Data, tasks: Sequence[TaskData], *, examples: int,
 
 def _laid_out(data: Data, one: TaskData, count: int) -> Iterator[LaidOut]:
     """The first examples of a task, at most all."""
-    columns = one.train.examples.columns
+    columns, ends = token_columns(one.train.store), ends_of(one.task)
+    own = vocabularies_of(one.task, data.vocabulary)
+    vocabularies = tuple(own.get(side, data.vocabulary) for side in ("inputs", "targets"))
     for example in one.train.drawn(0, min(count, one.train.num_examples)):
-        laid = lay_out(example, one.task.objective, data.vocabulary)
-        if columns is not None:  # rows as they are stored, but for an end of sequence and what is cut
-            kept = len(example.inputs), len(example.targets)
-            whole = [len(column.row(example.number)) + 1 for column in columns]
-            laid = replace(laid, cut=(max(whole[0] - kept[0], 0), max(whole[1] - kept[1], 0)))
+        laid = lay_out(example, one.task.objective, *vocabularies)
+        if {"inputs", "targets"} <= columns.keys():  # rows as they are stored, but for what is put after them, and cut
+            whole = {side: len(columns[side].row(example.number)) + ends[side] for side in ("inputs", "targets")}
+            cut = (max(whole["inputs"] - len(example.inputs), 0), max(whole["targets"] - len(example.targets), 0))
+            laid = replace(laid, cut=cut)
         yield laid

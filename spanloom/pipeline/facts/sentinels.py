@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spanloom.pipeline.facts.effort import Effort, spread
+from spanloom.pipeline.facts.token_columns import token_columns
 from spanloom.pipeline.store import Store
 
 _BLOCK = 2**22
@@ -41,7 +42,7 @@ def sentinels_found(store: Store, sentinels: Iterable[int], effort: Effort) -> S
     """Counts these ids in a store, in some of its shards if it has many."""
     wanted = sorted(set(sentinels))
     tokens, is_sample, by_column = 0, False, {}
-    for name, column in store.columns.items():
+    for name, column in token_columns(store).items():
         chosen = spread(len(column.shards), effort.shards)
         is_sample |= len(chosen) < len(column.shards)
         counts = dict.fromkeys(wanted, 0)

@@ -17,6 +17,7 @@ from spanloom.pipeline.facts.misfits import (
 )
 from spanloom.pipeline.facts.pieces import reserved_sentinels
 from spanloom.pipeline.facts.sentinels import sentinels_found
+from spanloom.pipeline.facts.token_columns import token_columns
 from spanloom.settings.kinds import kind_name
 
 
@@ -33,7 +34,9 @@ class TaskFacts:
     heldout: int
     """Held-out examples; 0: none."""
     tokens: int
-    """Tokens in the store of the training part, separators of documents included."""
+    """Tokens in the store of the training part, separators of documents included; 0 where examples are made when they
+    are read.
+    """
     rate: float
     """Share of the run's examples that the settings ask for."""
     draws: int
@@ -63,15 +66,14 @@ class TaskFacts:
 
 def task_facts(data: Data, one: TaskData, planned: Planned, effort: Effort) -> TaskFacts:
     """The facts of one of the tasks."""
-    lengths = lengths_of(one.train, one.task.objective, effort.examples)
+    lengths = lengths_of(one.train, one.task, effort.examples)
     draws = planned.draws[one.task.name]
-    counts = one.train.store.meta["counts"]["columns"]
     return TaskFacts(
         name=one.task.name,
         objective=kind_name(type(one.task.objective)),
         examples=one.train.num_examples,
         heldout=0 if one.heldout is None else one.heldout.num_examples,
-        tokens=sum(column["tokens"] for column in counts.values()),
+        tokens=sum(column.num_tokens for column in token_columns(one.train.store).values()),
         rate=one.rate,
         draws=draws,
         share=draws / max(planned.total, 1),

@@ -25,7 +25,7 @@ def test_pairs_are_counted_from_the_store_before_they_are_cut(write_pairs, tmp_p
     pairs = [("x" * length, "y" * (1 + length % 7)) for length in range(1, 41)]
     task = pair_task(write_pairs(pairs), inputs_length=21, targets_length=8, too_long="trim")
     part = open_data(tiny_run(task), tmp_path / "a").train
-    found = lengths_of(part, task.objective, most=3)
+    found = lengths_of(part, task, most=3)
     inputs, targets = found["inputs"], found["targets"]
     assert not inputs.is_sample and inputs.examples == targets.examples == 40
     assert inputs.longest == 41 and inputs.truncated == 20 and inputs.width == 21
@@ -36,11 +36,11 @@ def test_pairs_are_counted_from_the_store_before_they_are_cut(write_pairs, tmp_p
 def test_masked_text_is_measured_on_examples_as_they_are_drawn(write_texts, tmp_path):
     task = text_task(write_texts(sentences(120)), heldout_share=0.0)
     part = open_data(tiny_run(task).resolve(), tmp_path / "a").train
-    whole = lengths_of(part, task.objective, most=10_000)
+    whole = lengths_of(part, task, most=10_000)
     assert not whole["inputs"].is_sample and whole["inputs"].examples == part.num_examples
     batch = part.batch(0, part.num_examples)
     assert whole["targets"].mean == pytest.approx(batch["decoder_loss_weights"].sum(axis=1).mean())
     assert whole["inputs"].mean == pytest.approx((batch["encoder_input_tokens"] != 0).sum(axis=1).mean())
     assert whole["inputs"].truncated == 0 and whole["inputs"].width == 64
-    some = lengths_of(part, task.objective, most=5)
+    some = lengths_of(part, task, most=5)
     assert some["inputs"].is_sample and some["inputs"].examples == 5
