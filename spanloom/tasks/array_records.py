@@ -47,7 +47,13 @@ def _open(path: str) -> Any:
         raise BadInputError(path, what, "Copy the file to a disk, or mount it", reason="remote ArrayRecord file")
     if not os.path.exists(path):
         raise BadInputError(path, "cannot be opened: No such file or directory", "Check the path")
-    from array_record.python.array_record_module import ArrayRecordReader
+    try:
+        from array_record.python.array_record_module import ArrayRecordReader
+    except ImportError as error:
+        what = f"ArrayRecord files need the package array_record: {error}"
+        raise BadInputError(
+            path, what, "pip install array_record (not on Windows)", reason="missing package"
+        ) from error
 
     reader = ArrayRecordReader(path)
     if not reader.ok() or (not reader.num_records() and os.path.getsize(path)):
