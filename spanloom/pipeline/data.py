@@ -123,7 +123,12 @@ def open_data(
         if not isinstance(task.objective, Supervised):
             denoiser_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
         if uses_rows(task):
-            check_readable(task, Preprocessors(task, vocabulary))
+            check_readable(task, chain := Preprocessors(task, vocabulary))
+            if chain.read and isinstance(run.packing, Packed):
+                warn(
+                    f"nobody knows how long the examples of task {task.name!r} become when they are read (its "
+                    f"preprocessor {chain.read[0].function} takes rng): in packed rows each gets the room of the longest"
+                )
             for feature in features_of(task):
                 if feature.vocabulary is not None and feature.name in _TOKENS:
                     _check_vocabulary_fits(run, vocabularies_of(task, vocabulary)[feature.name])

@@ -5,6 +5,7 @@ packages do is not looked at: where that changes, the outputs of probe rows tell
 """
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +14,20 @@ def source_of(text: str, name: str, path: Path) -> str:
     """The statements of a module (`text`, of the file `path`) that `name` depends on, in their order, and the whole
     text of files beside it that these import. The whole text where it cannot be parsed.
     """
+    own, imported = _own_text(text, name)
+    return own + "".join(_neighbours(imported, path))
+
+
+@functools.lru_cache(maxsize=1024)
+def _own_text(text: str, name: str) -> tuple[str, tuple[str, ...]]:
+    """The statements that `name` depends on, and the names of modules that these import."""
     try:
         statements = ast.parse(text).body
     except (SyntaxError, ValueError):
-        return text
+        return text, ()
     lines = text.splitlines(keepends=True)
     used = _used(statements, name)
-    own = [_lines(lines, statement) for statement in used]
-    return "".join([*own, *_neighbours(used, path)])
+    return "".join(_lines(lines, statement) for statement in used), tuple(_imported(used))
 
 
 def _used(statements: list[ast.stmt], name: str) -> list[ast.stmt]:
@@ -70,14 +77,17 @@ def _lines(lines: list[str], statement: ast.stmt) -> str:
     return "".join(lines[first - 1 : statement.end_lineno]).rstrip() + "\n"
 
 
-def _neighbours(used: list[ast.stmt], path: Path) -> Iterator[str]:
-    """Texts of files beside `path` that the statements import; not followed further."""
-    for statement in used:
-        for node in ast.walk(statement):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module]
-            for name in names:
-                file = path.parent / (name.replace(".", "/") + ".py")
-                if file.is_file():
-                    yield file.read_text(encoding="utf-8", errors="replace")
+def _imported(used: list[ast.stmt]) -> Iterator[str]:
+    for node in (node for statement in used for node in ast.walk(statement)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def _neighbours(imported: tuple[str, ...], path: Path) -> Iterator[str]:
+    """Texts of files beside `path` of these names; what they import is not followed further."""
+    for name in imported:
+        file = path.parent / (name.replace(".", "/") + ".py")
+        if file.is_file():
+            yield file.read_text(encoding="utf-8", errors="replace")
