@@ -18,6 +18,7 @@ from spanloom.pipeline.training_rows import rows_of
 from spanloom.pipeline.unknown_text import warn_of_unknown_text
 from spanloom.settings.mixture import Mixture
 from spanloom.settings.objectives import FullLM, Supervised, TokenStream
+from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
 from spanloom.settings.task import Task, features_of, uses_rows
@@ -126,8 +127,8 @@ def open_data(
             check_readable(task, chain := Preprocessors(task, vocabulary))
             if chain.read and isinstance(run.packing, Packed):
                 warn(
-                    f"nobody knows how long the examples of task {task.name!r} become when they are read (its "
-                    f"preprocessor {chain.read[0].function} takes rng): in packed rows each gets the room of the longest"
+                    f"nobody knows beforehand how long the examples of task {task.name!r} become (its preprocessor "
+                    f"{chain.read[0].function} takes rng): in packed rows each gets the room of the longest"
                 )
             for feature in features_of(task):
                 if feature.vocabulary is not None and feature.name in _TOKENS:
