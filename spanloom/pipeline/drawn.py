@@ -88,6 +88,35 @@ class Draws(Protocol):
         """Inputs and targets of these draws, ended as their task has it; values int32."""
 
 
+class DrawBlocks:
+    """Draws by number, found some thousand at a time: few calls for many tasks. What is kept is for speed alone."""
+
+    def __init__(self, draws: Draws, size: int):
+        self._draws = draws
+        self._size = size
+        self._kept: dict[int, Drawn] = {}
+
+    def block(self, number: int) -> Drawn:
+        """Draws number * size to (number + 1) * size - 1, as far as there are."""
+        if number not in self._kept:
+            self._kept[number] = self._draws.find(number * self._size, self._size)
+            for old in list(self._kept)[:-2]:  # a batch has draws of two blocks at most, if it is no larger than one
+                del self._kept[old]
+        return self._kept[number]
+
+    def find(self, draws_N: npt.NDArray[np.integer]) -> Drawn:
+        """These draws."""
+        blocks_N = draws_N // self._size
+        numbers = np.unique(blocks_N).tolist()
+        if len(numbers) == 1:
+            return self.block(numbers[0]).chosen(draws_N - numbers[0] * self._size)
+        found = empty_drawn(len(draws_N))
+        for number in numbers:
+            own_M = np.flatnonzero(blocks_N == number)
+            put(found, own_M, self.block(number).chosen(draws_N[own_M] - number * self._size))
+        return found
+
+
 def tokens_of(tasks: Sequence[Examples], drawn: Drawn, eos_id: int) -> tuple[Ragged, Ragged]:
     """Inputs and targets of draws, (tokens,) int32 each with N rows; no longer than `drawn.lengths`."""
     rows: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])

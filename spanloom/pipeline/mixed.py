@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.dataset import Dataset
-from spanloom.pipeline.drawn import Drawn, empty_drawn, put, tokens_of
+from spanloom.pipeline.drawn import DrawBlocks, Drawn, empty_drawn, put, tokens_of
 from spanloom.pipeline.mixing_plan import MixingPlan
+from spanloom.pipeline.packed_rows import encoder_decoder_rows
 from spanloom.pipeline.positions import WHOLE, Position, Share
 from spanloom.pipeline.shards import Ragged
+
+_BLOCK = 4096  # draws found at a time: many for each of hundreds of tasks
 
 
 class MixedDataset:
@@ -20,6 +24,7 @@ class MixedDataset:
         self._parts = parts
         self.plan = plan
         """Which task each draw is from; tasks are numbered as `parts`."""
+        self._found = DrawBlocks(self, _BLOCK)
         self.inputs_length = max(part.inputs_length for part in parts)
         self.targets_length = max(part.targets_length for part in parts)
 
@@ -35,6 +40,9 @@ class MixedDataset:
     def num_examples(self) -> int:
         """Examples of all tasks, each once."""
         return sum(part.num_examples for part in self._parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MixedDataset, (self._parts, self.plan)
 
     @property
     def start(self) -> Position:
@@ -72,18 +80,9 @@ class MixedDataset:
         The n-th draw of a task is the n-th of its own endless order, whatever else is mixed in. Raises ValueError
         where the data end before that.
         """
-        tasks_N, before_N = self.plan.draws(first_example, batch_size)
-        if len(tasks_N) < batch_size:
+        if self.plan.end is not None and first_example + batch_size > self.plan.end:
             raise ValueError(
                 f"the mixture ends after {self.plan.end} draws, and {first_example + batch_size} are asked"
             )
-        widths = {"encoder": self.inputs_length, "decoder": self.targets_length}
-        batch: Batch = {}
-        for task in np.unique(tasks_N).tolist():
-            rows_M = np.flatnonzero(tasks_N == task)
-            # Draws of one task that follow one another are numbered without a gap.
-            part = self._parts[task].batch(int(before_N[rows_M[0]]), len(rows_M))
-            for name, values_MxL in part.items():
-                shape = batch_size, widths[name.partition("_")[0]]
-                batch.setdefault(name, np.zeros(shape, np.int32))[rows_M, : values_MxL.shape[1]] = values_MxL
-        return batch
+        drawn = self._found.find(first_example + np.arange(batch_size))
+        return encoder_decoder_rows(*self.tokens(drawn), (self.inputs_length, self.targets_length))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from spanloom.pipeline.batches import Batch
-from spanloom.pipeline.drawn import Drawn, Draws, empty_drawn, put
+from spanloom.pipeline.drawn import DrawBlocks, Draws
 from spanloom.pipeline.packed_order import START, PackedOrder
 from spanloom.pipeline.packed_order import Position as WindowRow
 from spanloom.pipeline.packed_rows import encoder_decoder_rows
@@ -27,7 +27,7 @@ class PackedRows:
         self.draws = draws
         """The examples that are packed, in their order."""
         self._order = PackedOrder(self._lengths, slots, max_segments, draws.num_draws, earlier=earlier)
-        self._found: dict[int, Drawn] = {}
+        self._found = DrawBlocks(draws, self._order.group)
         every = (slots, *(others for _, others in earlier))
         self.inputs_length, self.targets_length = (max(lengths) for lengths in zip(*every, strict=True))
         self.num_examples = draws.num_examples
@@ -50,7 +50,7 @@ class PackedRows:
         """See `spanloom.pipeline.positions.TrainingRows`; fields as `packed_rows.encoder_decoder_rows` gives them."""
         packs, after = self._rows_after(position, batch_size)
         own = packs.rows(*share.rows(batch_size))
-        inputs, targets = self.draws.tokens(self._find(own.examples))
+        inputs, targets = self.draws.tokens(self._found.find(own.examples))
         slots = self.inputs_length, self.targets_length
         return encoder_decoder_rows(inputs, targets, slots, own.offsets), after
 
@@ -61,7 +61,7 @@ class PackedRows:
     def tasks_of(self, position: Position, rows: int) -> list[list[int]]:
         """The numbers of the tasks that the segments of the rows after a position are of."""
         packs, _ = self._rows_after(position, rows)
-        return [part.tolist() for part in np.split(self._find(packs.examples).tasks, packs.offsets[1:-1])]
+        return [part.tolist() for part in np.split(self._found.find(packs.examples).tasks, packs.offsets[1:-1])]
 
     def _rows_after(self, position: Position, count: int) -> tuple[Packs, Position]:
         packs, after = self._order.take(WindowRow(**position), count)
@@ -70,27 +70,4 @@ class PackedRows:
         return packs, after._asdict()
 
     def _lengths(self, first: int, count: int) -> IntArray:
-        return self._group(first, count).lengths
-
-    def _find(self, draws_E: IntArray) -> Drawn:
-        """These draws, of which each group was just planned."""
-        groups_E = draws_E // self._order.group
-        parts = []
-        for group in np.unique(groups_E).tolist():
-            first = group * self._order.group
-            own_M = np.flatnonzero(groups_E == group)
-            parts.append((own_M, self._group(first, self._order.group_size(group)).chosen(draws_E[own_M] - first)))
-        if len(parts) == 1:
-            return parts[0][1]
-        found = empty_drawn(len(draws_E))
-        for own_M, part in parts:
-            put(found, own_M, part)
-        return found
-
-    def _group(self, first: int, count: int) -> Drawn:
-        """Draws that are planned together; those of the last two groups, which a batch may have rows of, are kept."""
-        if first not in self._found:
-            self._found[first] = self.draws.find(first, count)
-            for old in list(self._found)[:-2]:
-                del self._found[old]
-        return self._found[first]
+        return self._found.block(first // self._order.group).lengths

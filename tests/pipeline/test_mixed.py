@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pipeline_data import pair_task, sentences, text_task, tiny_run
 
+from spanloom.pipeline.batches import shifted_right
 from spanloom.pipeline.data import open_data
 from spanloom.pipeline.examples import DataError
 from spanloom.settings.mixture import ByAlpha, BySize, Mixture, Weighted
@@ -44,7 +45,8 @@ def rows_of(batch):
 def padded(batch, lengths):
     """A task's own batch as wide as the mixture's."""
     widths = {name: lengths[name.partition("_")[0]] for name in batch}
-    return {name: np.pad(rows, ((0, 0), (0, widths[name] - rows.shape[1]))) for name, rows in batch.items()}
+    wide = {name: np.pad(rows, ((0, 0), (0, widths[name] - rows.shape[1]))) for name, rows in batch.items()}
+    return {**wide, "decoder_input_tokens": shifted_right(wide["decoder_target_tokens"], 0)}
 
 
 def test_a_batch_has_the_draws_of_each_task_in_its_own_order_at_its_rate(mixed):
