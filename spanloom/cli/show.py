@@ -138,11 +138,15 @@ def _open(run: Run, directory: Path, display: "Display") -> "Data":
     from spanloom.cli.cache import vocabulary_learnt
     from spanloom.pipeline.build_workers import default_workers
     from spanloom.pipeline.data import open_data
+    from spanloom.training.checkpoint_paths import latest
+    from spanloom.training.facts import read_facts
 
+    vocabulary, checkpoint = vocabulary_learnt(run, directory), latest(directory)
     return open_data(
         run,
         directory,
-        vocabulary=vocabulary_learnt(run, directory),
+        vocabulary=vocabulary,
+        resumption=None if checkpoint is None else read_facts(checkpoint).resumption,
         progress=display.building,
         workers=default_workers(),
         warn=display.warn,

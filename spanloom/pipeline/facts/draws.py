@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from spanloom.pipeline.data import Data
+from spanloom.pipeline.eras import plan_from
 from spanloom.pipeline.mixed import MixedDataset
 from spanloom.pipeline.packed import PackedRows
 from spanloom.settings.run import Run
@@ -48,5 +49,5 @@ def first_tasks(data: Data, rows: int) -> list[list[str]]:
 
 
 def _numbered(data: Data) -> list[str]:
-    """Names of the tasks in the order of their numbers in a plan."""
-    return sorted(one.task.name for one in data.tasks)
+    """Names of the tasks in the order of their numbers in draws."""
+    return plan_from(data.eras)[0]

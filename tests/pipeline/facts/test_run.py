@@ -7,6 +7,7 @@ import pytest
 from pipeline_data import pair_task, sentences, text_task, tiny_run
 
 from spanloom.pipeline.data import open_data
+from spanloom.pipeline.eras import Resumption
 from spanloom.pipeline.facts.run import run_facts
 from spanloom.settings.feature import Feature
 from spanloom.settings.function import Function
@@ -113,6 +114,17 @@ def test_no_held_out_part_no_examples_and_no_steps(tmp_path, write_texts):
     data = open_data(run, tmp_path / "a")
     none = run_facts(run, data, data.tasks, examples=1)
     assert none.planned.total == 0 and none.tasks[0].facts.share == 0 and none.warnings == ()
+
+
+def test_draws_of_a_run_whose_tasks_changed_on_the_way_are_counted_under_their_names(tmp_path, write_texts):
+    tasks = {name: replace(text_task(write_texts(sentences(60))), name=name) for name in "acb"}
+    before = Mixture("all", tuple(Weighted(tasks[name]) for name in "ac"))
+    now = Mixture("all", (*before.parts, Weighted(tasks["b"], 6.0)))
+    _, data = facts_of(before, tmp_path / "a")
+    run = replace(tiny_run(now), batch_size=4, steps=30).resolve()
+    data = open_data(run, tmp_path / "a", resumption=Resumption(data.eras, {"examples": 40}))
+    facts = run_facts(run, data, data.tasks, examples=0)
+    assert {one.facts.name: one.facts.draws for one in facts.tasks} == {"a": 30, "c": 30, "b": 60}
 
 
 @pytest.mark.parametrize("packing", [None, Packed(inputs_length=200, targets_length=100)])
