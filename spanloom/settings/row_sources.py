@@ -87,8 +87,8 @@ class PythonExamples:
     """Rows that a Python function gives, or that stand here. A data set in memory: a function that returns it."""
 
     function: Function | None = None
-    """Function that returns rows, any iterable of mappings. The callable itself may be given, with further arguments
-    by functools.partial."""
+    """Function that returns rows, any iterable of mappings; it is called more than once, and must give the same rows
+    each time. The callable itself may be given, with further arguments by functools.partial."""
     rows: tuple[Mapping[str, Any], ...] = ()
     """Rows as they are, instead of a function: texts, numbers, booleans, None, lists and dicts."""
     split: str | None = None
