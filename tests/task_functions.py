@@ -1,0 +1,104 @@
+"""Functions that the tests' tasks have for preprocessors, metrics and so on."""
+
+from dataclasses import dataclass
+
+PREFIX = "say: "
+
+
+def prefixed(example):
+    return {**example, "inputs": PREFIX + example["inputs"]}
+
+
+def not_third(example, number):
+    return number % 3 != 2
+
+
+def doubled(example):
+    yield example
+    yield {**example, "inputs": example["inputs"] + "!"}
+
+
+def shuffled(example, rng):
+    words = example["inputs"].split()
+    rng.shuffle(words)
+    return {**example, "inputs": " ".join(words)}
+
+
+def now_and_then(example, rng):
+    return rng.random() < 0.5
+
+
+def both(example, rng):
+    return [example, example]
+
+
+def lengths_told(example, run):
+    return {**example, "inputs": f"{run.inputs_length} {run.targets_length} {example['inputs']}"}
+
+
+def joined(example, between=" "):
+    return {"inputs": between.join(example["words"]), "targets": str(len(example["words"]))}
+
+
+def fails(example):
+    return {"inputs": example["nothing"], "targets": ""}
+
+
+def fails_late(example):
+    yield example
+    raise RuntimeError("after the first")
+
+
+def nothing(example):
+    example["inputs"] = "changed in place"
+
+
+def a_tuple(example):
+    return (example,)
+
+
+def texts(example):
+    return ["a", "b"]
+
+
+def text_of(example):
+    return {"text": example["inputs"]}
+
+
+def ids(example):
+    return {"inputs": [5, 6, 7], "targets": example["targets"]}
+
+
+def same_first(targets, predictions):
+    return {"same_first": sum(t[:1] == p[:1] for t, p in zip(targets, predictions, strict=True)) / len(targets)}
+
+
+def with_input(text, example, is_target):
+    return f"{example['inputs'][:3]}|{text}|{is_target}"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The inputs, cut."""
+
+    most: int
+    fields: tuple[str, ...] = ("inputs",)
+
+    def __call__(self, example):
+        return {**example, **{name: example[name][: self.most] for name in self.fields}}
+
+
+@dataclass
+class Loose:
+    """May change while it is used."""
+
+    def __call__(self, example):
+        return example
+
+
+class Plain:
+    def method(self, example):
+        return example
+
+    def __call__(self, example):
+        return example
