@@ -15,6 +15,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -207,9 +208,9 @@ def preprocessed(task: Task, vocabulary: Vocabulary, rows: Iterable[Example], ke
 
     `key` stands for seed, epoch and so on. Raises PreprocessorError and FunctionError.
     """
-    chain = Preprocessors(task, vocabulary)
+    chain, built = Preprocessors(task, vocabulary), count()
     for number, row in enumerate(rows):
         for example in chain.build(dict(row), number, Counter()):
-            found = chain.when_read(example, number, int(hash64(key, number)))
+            found = chain.when_read(example, number, int(hash64(key, next(built))))
             if found is not None:
                 yield found
