@@ -45,7 +45,7 @@ def parquet_rows(path: str, wanted: Sequence[str] | None, intake: Intake) -> Ite
         raise BadInputError(path, what, "Get the file again", reason="damaged parquet file") from error
 
 
-def _batches(file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+def _batches(file: pq.ParquetFile, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
     """One row group after another, in batches of at most about _BATCH_BYTES: rows may be whole books."""
     for group in range(file.num_row_groups):
         about = file.metadata.row_group(group)

@@ -39,7 +39,7 @@ def read_payloads(path: str, kind: str, intake: Intake, first: int = 0, stop: in
     if kind == "array_record":
         yield from read_array_records(path, intake, first, stop)
         return
-    frames = find_frames(path)
+    frames = find_frames(path, intake.report)
     intake.report.files += 1
     for records in read_records(frames, intake, first, stop):
         yield placed(path, records)

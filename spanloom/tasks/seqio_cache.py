@@ -73,7 +73,7 @@ def read_shard(cache: SeqioCache, shard: str, intake: Intake) -> Iterator[dict[s
     what the cache says (errors=skip: counted, see `spanloom.tasks.tfrecord`).
     """
     with intake.file_errors():
-        frames = find_frames(shard)
+        frames = find_frames(shard, intake.report)
         intake.report.files += 1
         for records in read_records(frames, intake):
             yield from decode_rows(_described(cache), placed(shard, records), intake)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spanloom.tasks.crc32c import crc32c
 from spanloom.tasks.file_system import open_file
-from spanloom.tasks.read_report import BadInputError, Intake
+from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
 
 WINDOW = 1 << 22
 """Bytes of records that are held at once; a longer record is held alone."""
@@ -47,14 +47,15 @@ class Frames:
         return len(self.offsets) - 1
 
 
-def find_frames(path: str) -> Frames:
+def find_frames(path: str, report: ReadReport | None = None) -> Frames:
     """The frames of a file, by their headers alone; each header's checksum is verified, payloads are not read.
+    `report` counts dropped connections to a remote file.
 
     Raises BadInputError where the file cannot be read. What a damaged header or an early end hides is no error here:
     it stands in `damage`, with the frames before it.
     """
     try:
-        with open_file(path) as file:
+        with open_file(path, report) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             offsets, headers = _walk(file, size)

@@ -6,13 +6,16 @@ import fsspec
 import pytest
 from golden_data import absent
 from s3_server import BreakingProxy, s3_server
+from tfrecord_files import example, write_records
 
+from spanloom.settings.row_sources import RowFiles, SeqioCaches
 from spanloom.settings.task import PairFiles, TextFiles
 from spanloom.tasks import remote_files
 from spanloom.tasks.file_lists import list_files
 from spanloom.tasks.file_system import exists, identity, is_folder, list_folder, open_file, size_of
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
 from spanloom.tasks.remote_files import RemoteFile
+from spanloom.tasks.row_sources import read_row_source, row_source_bytes, row_source_fingerprint
 from spanloom.tasks.sources import read_examples, source_bytes, source_fingerprint
 
 CONTENT = bytes(range(256)) * 5000
@@ -243,6 +246,36 @@ def test_dropped_connections_to_a_bucket_lose_nothing(bucket):
         bucket.after, bucket.drops = 40_000, 3
         assert start + file.read() == CONTENT
     assert bucket.dropped == 3 and report.retried >= 3
+
+
+def test_rows_of_a_bucket_come_whole_through_dropped_connections(bucket, server, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    numbers = list(range(30_000))
+    pq.write_table(pa.table({"n": numbers, "text": [f"Zeile {n}" for n in numbers]}), tmp_path / "t.parquet")
+    payloads = [example({"n": [n], "text": [f"Zeile {n}"]}) for n in range(5000)]
+    for shard in range(2):
+        write_records(tmp_path / f"train.tfrecord-{shard:05}-of-00002", payloads[shard::2])
+    described = {"n": {"dtype": "int64", "shape": []}, "text": {"dtype": "string", "shape": []}}
+    (tmp_path / "info.train.json").write_text(json.dumps({"features": described, "num_shards": 2}))
+    (tmp_path / "stats.train.json").write_text(json.dumps({"examples": 5000}))
+    (tmp_path / "COMPLETED").write_text("")
+    for path in tmp_path.iterdir():
+        server[1].upload_file(str(path), "novels", f"caches/task/{path.name}")
+    for source, expected in [
+        (RowFiles(("s3://novels/caches/*/*.parquet",)), numbers),
+        (SeqioCaches(("s3://novels/caches/*",)), [*range(0, 5000, 2), *range(1, 5000, 2)]),
+    ]:
+        fingerprint, size = row_source_fingerprint(source), row_source_bytes(source, ["train"])
+        report, dropped = ReadReport(), bucket.dropped
+        bucket.after, bucket.drops = 20_000, 2
+        rows = list(read_row_source(source, "train", report))
+        assert [row["n"] for row in rows] == expected
+        assert all(row["text"] == f"Zeile {row['n']}" for row in rows)
+        assert bucket.dropped == dropped + 2 and report.retried >= 2
+        assert 0.999 * size < report.file_bytes <= size
+        assert row_source_fingerprint(source) == fingerprint
 
 
 def test_a_server_that_is_gone_is_said_so(bucket, monkeypatch):
