@@ -49,6 +49,10 @@ def fails_late(example):
     raise RuntimeError("after the first")
 
 
+def fails_at_200(example, number):
+    return example if number != 200 else example["none"]
+
+
 def nothing(example):
     example["inputs"] = "changed in place"
 
@@ -67,6 +71,10 @@ def text_of(example):
 
 def ids(example):
     return {"inputs": [5, 6, 7], "targets": example["targets"]}
+
+
+def scored(example, number):
+    return {"targets": example["targets"], **({} if number == 2 else {"score": number + 0.5})}
 
 
 def same_first(targets, predictions):
