@@ -67,10 +67,11 @@ def test_damage_names_file_and_byte_or_is_counted(caches):
         (("c",), "train", r"there is no such folder"),
         (("*.x",), "train", r"no folder that matches holds COMPLETED \(0 match\)"),
         ((), "train", r"no folder is named"),
+        (("a",), "test", r"heldout_split: 'test' is the split to train on\. Name another"),
     ],
 )
 def test_what_is_not_there_says_what_is(caches, folders, split, message):
-    source = SeqioCaches(tuple(f"{caches}/{name}" for name in folders), split)
+    source = SeqioCaches(tuple(f"{caches}/{name}" for name in folders), split, heldout_split="test")
     with pytest.raises(BadInputError, match=message):
         read(source)
 
@@ -109,8 +110,7 @@ def test_golden_caches_give_the_rows_that_seqio_reads():
     tasks = sorted({(row["task"], row["split"]) for row in expected})
     assert tasks
     for task, split in tasks:
-        source = SeqioCaches((str(folder / task),), heldout_split=split)
-        rows = list(read_row_source(source, "heldout", ReadReport()))
+        rows = list(read_row_source(SeqioCaches((str(folder / task),), split), "train", ReadReport()))
         wanted = [row["example"] for row in expected if (row["task"], row["split"]) == (task, split)]
         plain = [{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in row.items()} for row in rows]
         assert [{k: row[k] for k in one} for row, one in zip(plain, wanted, strict=True)] == wanted
