@@ -29,7 +29,7 @@ def read_hub_rows(source: HuggingFaceDataset, split: str, report: ReadReport) ->
     """
     dataset = _open(source, split)
     report.files += 1
-    yield from rows_of_dataset(dataset, _named(source))
+    yield from rows_of_dataset(dataset, _named(source), report)
 
 
 def identify_hub_rows(source: HuggingFaceDataset, splits: list[str]) -> Iterator[bytes]:
@@ -58,8 +58,11 @@ def hub_rows_bytes(source: HuggingFaceDataset, splits: list[str]) -> int:
     return sum(int(_open(source, split).data.nbytes) for split in splits)
 
 
-def rows_of_dataset(dataset: Any, name: str) -> Iterator[dict[str, Any]]:
-    """The rows of a Dataset or an IterableDataset. Raises BadInputError for a dict of splits."""
+def rows_of_dataset(dataset: Any, name: str, report: ReadReport | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of a Dataset, whose bytes `report` counts, or an IterableDataset.
+
+    Raises BadInputError for a dict of splits.
+    """
     kind = type(dataset).__name__
     if isinstance(dataset, Mapping):
         splits = ", ".join(map(str, dataset))
@@ -67,6 +70,8 @@ def rows_of_dataset(dataset: Any, name: str) -> Iterator[dict[str, Any]]:
     if kind == "Dataset":
         for batch in dataset.with_format("arrow").iter(batch_size=_BATCH):
             yield from batch.to_pylist()
+            if report is not None:
+                report.file_bytes += batch.nbytes
         return
     for row in dataset.decode(False) if hasattr(dataset, "decode") and dataset.features else dataset:
         yield dict(row)

@@ -50,6 +50,9 @@ def test_what_save_to_disk_wrote(saved):
     assert read(source) == ROWS and read(source, "heldout") == ROWS[:3]
     assert read(HuggingFaceDataset(both, take=4)) == ROWS[:4]
     assert row_source_bytes(source, ["train", "heldout"]) > row_source_bytes(source, ["train"]) > 500
+    report = ReadReport()
+    assert list(read_row_source(source, "train", report)) == ROWS
+    assert report.files == 1 and report.file_bytes == row_source_bytes(source, ["train"])
 
 
 def test_arrow_files(saved):
