@@ -13,6 +13,14 @@ from spanloom.settings.function import Function, as_function
 Errors = Literal["strict", "replace", "skip"]
 
 
+def in_memory(dataset: object) -> str:
+    """Why no setting can be a data set that is in memory, and what to give instead."""
+    return (
+        f"a {type(dataset).__name__} in memory cannot be written down with the run: give PythonExamples a function that "
+        "returns it, or save_to_disk it and name the folder in HuggingFaceDataset"
+    )
+
+
 @dataclass(frozen=True)
 class RowFiles:
     """Files of rows with every column they have: jsonl, csv, tsv or parquet; local, or at s3://, gs://, https://."""
@@ -76,10 +84,7 @@ class HuggingFaceDataset:
     def __post_init__(self) -> None:
         """Raises TypeError for a data set in memory, which no other process could find."""
         if not isinstance(self.dataset, str):
-            raise TypeError(
-                f"HuggingFaceDataset takes a name or a path, not a {type(self.dataset).__name__}: for a data set in "
-                "memory give PythonExamples a function that returns it, or save_to_disk it and name the folder"
-            )
+            raise TypeError(f"HuggingFaceDataset: {in_memory(self.dataset)}")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from spanloom.settings.feature import MODEL_INPUTS, Feature
 from spanloom.settings.function import Function, FunctionError, as_function, as_functions
 from spanloom.settings.objectives import Objective, SpanCorruption, Supervised
 from spanloom.settings.row_sources import Errors as Errors
-from spanloom.settings.row_sources import RowSource
+from spanloom.settings.row_sources import RowSource, in_memory
 from spanloom.settings.vocabulary import Bytes, Vocabulary
 
 
@@ -101,7 +101,10 @@ class Task:
     """Functions from the lists of targets and predictions to a dict of numbers; empty: exact match."""
 
     def __post_init__(self) -> None:
-        """Callables become their names. Raises FunctionError for code that a run cannot write down."""
+        """Callables become their names. Raises FunctionError for code that a run cannot write down, and TypeError for
+        a data set in memory as the source."""
+        if type(self.source).__module__.startswith("datasets."):
+            raise TypeError(f"source of task {self.name!r}: {in_memory(self.source)}")
         for name in ("preprocessors", "metrics"):
             object.__setattr__(self, name, as_functions(getattr(self, name), f"{name} of task {self.name!r}"))
         if self.postprocess is not None:

@@ -19,6 +19,8 @@ def read_python_examples(source: PythonExamples, split: str | None) -> Iterator[
     Raises BadInputError where there are none to be had, and where the function fails, naming the row.
     """
     if source.function is None:
+        if not source.rows:
+            raise BadInputError("source", "neither a function nor rows are set", "Set function, or rows")
         yield from source.rows
         return
     if source.rows:

@@ -132,7 +132,7 @@ def test_what_a_function_cannot_be(file):
     both = PythonExamples(Function(f"{file}:squares"), rows=({"a": 1},))
     with pytest.raises(BadInputError, match="both a function and rows are set"):
         read(both)
-    with pytest.raises(BadInputError, match="rows: no row for training"):
+    with pytest.raises(BadInputError, match="neither a function nor rows are set"):
         read(PythonExamples())
 
 
@@ -149,5 +149,6 @@ def test_a_data_set_in_memory_comes_from_a_function(tmp_path, monkeypatch):
     assert read(of(path, "table")) == rows and read(of(path, "stream")) == rows
     with pytest.raises(BadInputError, match="is a DatasetDict of the splits train, test, not rows"):
         read(of(path, "splits"))
-    with pytest.raises(TypeError, match="takes a name or a path, not a Dataset: for a data set in memory"):
-        HuggingFaceDataset(datasets.Dataset.from_list(rows))
+    for make in (HuggingFaceDataset, lambda dataset: Task("t", dataset)):
+        with pytest.raises(TypeError, match="a Dataset in memory cannot be written down.*PythonExamples a function"):
+            make(datasets.Dataset.from_list(rows))
