@@ -16,7 +16,7 @@ Errors = Literal["strict", "replace", "skip"]
 def in_memory(dataset: object) -> str:
     """Why no setting can be a data set that is in memory, and what to give instead."""
     return (
-        f"a {type(dataset).__name__} in memory cannot be written down with the run: give PythonExamples a function that "
+        f"a {type(dataset).__name__} in memory cannot be written down with a run: give PythonExamples a function that "
         "returns it, or save_to_disk it and name the folder in HuggingFaceDataset"
     )
 

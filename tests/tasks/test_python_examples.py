@@ -150,5 +150,5 @@ def test_a_data_set_in_memory_comes_from_a_function(tmp_path, monkeypatch):
     with pytest.raises(BadInputError, match="is a DatasetDict of the splits train, test, not rows"):
         read(of(path, "splits"))
     for make in (HuggingFaceDataset, lambda dataset: Task("t", dataset)):
-        with pytest.raises(TypeError, match="a Dataset in memory cannot be written down.*PythonExamples a function"):
+        with pytest.raises(TypeError, match=r"a Dataset in memory cannot be written down.*PythonExamples a function"):
             make(datasets.Dataset.from_list(rows))
