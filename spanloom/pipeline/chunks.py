@@ -7,6 +7,9 @@ import numpy as np
 from spanloom.pipeline.columns import Column
 from spanloom.settings.objectives import TokenStream
 
+_TOGETHER = 64  # documents whose examples are counted together
+_COUNTED = 1 << 18  # streams looked at at a time
+
 
 class Chunks(Protocol):
     """A token stream cut into examples."""
@@ -38,22 +41,46 @@ class StreamChunks:
 class BatchedChunks:
     """SeqIO's joining: every `documents` documents are one stream of their own, with a short last example.
 
-    With one document each is by itself: SeqIO's `merge_examples_to_reduce_padding=False`.
+    With one document each is by itself: SeqIO's `merge_examples_to_reduce_padding=False`. Of many short streams only
+    every 64th is remembered, with the number of its first example: memory for a store of any size.
     """
 
     def __init__(self, column: Column, documents: int, raw_length: int):
         self.raw_length = raw_length
-        rows = np.arange(0, column.num_rows + documents, documents)
-        self._bounds = column.row_starts(np.minimum(rows, column.num_rows))
-        counts = -(-np.diff(self._bounds) // raw_length)
-        self._first_example = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        self._column = column
+        self._documents = documents
+        self._num_streams = -(-column.num_rows // documents)
+        self._together = max(1, _TOGETHER // documents)
+        firsts = [np.zeros(1, np.int64)]
+        counted = _COUNTED // self._together * self._together
+        for begin in range(0, self._num_streams, counted):
+            bounds = self._bounds(np.arange(begin, min(begin + counted, self._num_streams) + 1))
+            counts = self._counts(np.diff(bounds))
+            firsts.append(
+                firsts[-1][-1] + np.cumsum(np.add.reduceat(counts, np.arange(0, len(counts), self._together)))
+            )
+        self._first_example = np.concatenate(firsts)
         self.num_examples = int(self._first_example[-1])
 
     def locate(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(start, length) of each example, in tokens."""
-        streams = np.searchsorted(self._first_example, examples, side="right") - 1
-        starts = self._bounds[streams] + (examples - self._first_example[streams]) * self.raw_length
-        return starts, np.minimum(self._bounds[streams + 1] - starts, self.raw_length)
+        groups_N = np.searchsorted(self._first_example, examples, side="right") - 1
+        streams_NxG = np.minimum(groups_N[:, None] * self._together + np.arange(self._together + 1), self._num_streams)
+        bounds_NxG = self._bounds(streams_NxG.ravel()).reshape(streams_NxG.shape)
+        ends_NxG = np.cumsum(self._counts(np.diff(bounds_NxG, axis=1)), axis=1)
+        within_N = examples - self._first_example[groups_N]
+        stream_N = np.count_nonzero(ends_NxG <= within_N[:, None], axis=1)
+        rows_N = np.arange(len(examples))
+        before_N = np.where(stream_N > 0, ends_NxG[rows_N, stream_N - 1], 0)
+        starts = bounds_NxG[rows_N, stream_N] + (within_N - before_N) * self.raw_length
+        return starts, np.minimum(bounds_NxG[rows_N, stream_N + 1] - starts, self.raw_length)
+
+    def _bounds(self, streams: np.ndarray) -> np.ndarray:
+        """Where these streams begin, in tokens; the one after the last begins at the end."""
+        return self._column.row_starts(np.minimum(streams * self._documents, self._column.num_rows))
+
+    def _counts(self, tokens: np.ndarray) -> np.ndarray:
+        return -(-tokens // self.raw_length)
 
 
 def chunks_of(column: Column, raw_length: int, objective: TokenStream) -> Chunks:

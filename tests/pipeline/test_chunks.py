@@ -1,15 +1,18 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pipeline_data import column_of
 
+from spanloom.pipeline import chunks
 from spanloom.pipeline.chunks import chunks_of
 from spanloom.settings.objectives import TokenStream
 
 
 def pieces(column, raw_length, concat_documents=0, merge=True):
     objective = TokenStream(concat_documents=concat_documents, merge=merge)
-    chunks = chunks_of(column, raw_length, objective)
-    starts, lengths = chunks.locate(np.arange(chunks.num_examples))
+    cut = chunks_of(column, raw_length, objective)
+    starts, lengths = cut.locate(np.arange(cut.num_examples))
     return [column.slice(start, start + length).tolist() for start, length in zip(starts, lengths, strict=True)]
 
 
@@ -42,3 +45,22 @@ def test_documents_that_are_not_merged_are_by_themselves_and_long_ones_are_cut()
 def test_no_documents_no_pieces():
     assert pieces(column_of(), 4, 128) == []
     assert pieces(column_of([]), 4, 128) == []
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 70), st.lists(st.integers(0, 9), min_size=1, max_size=700), st.integers(0, 2**32 - 1))
+def test_any_number_of_documents_is_found_again(documents, lengths, seed):
+    """However many are looked at at a time, and in whatever order examples are asked for."""
+    rows = [[10 * (row % 5000) + i for i in range(length)] for row, length in enumerate(lengths)]
+    column = column_of(rows[: len(rows) // 3], rows[len(rows) // 3 :], size=60_000)
+    expected = []
+    for start in range(0, len(rows), documents):
+        stream = [token for row in rows[start : start + documents] for token in row]
+        expected += [stream[i : i + 4] for i in range(0, len(stream), 4)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "_COUNTED", 150)
+        found = chunks.BatchedChunks(column, documents, 4)
+    assert found.num_examples == len(expected)
+    order = np.random.default_rng(seed).permutation(found.num_examples)
+    for example, start, length in zip(order.tolist(), *found.locate(order), strict=True):
+        assert column.slice(start, start + length).tolist() == expected[example]
