@@ -14,7 +14,7 @@ from spanloom.pipeline.positions import TrainingRows
 from spanloom.pipeline.row_encoder import RowEncoder
 from spanloom.pipeline.row_examples import RowExamples, check_readable, end_ids
 from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
-from spanloom.pipeline.training_rows import rows_of
+from spanloom.pipeline.training_rows import LEARNT, rows_of
 from spanloom.pipeline.unknown_text import warn_of_unknown_text
 from spanloom.settings.mixture import Mixture
 from spanloom.settings.objectives import FullLM, Supervised, TokenStream
@@ -31,8 +31,6 @@ from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 VOCABULARY = "vocabulary"
-_TOKENS = ("tokens", "inputs", "targets")
-"""Columns of stores that are learnt from."""
 _PARTS = {"train": "the training text", "heldout": "the held-out text", VOCABULARY: "the vocabulary"}
 
 
@@ -131,7 +129,7 @@ def open_data(
                     f"{chain.read[0].function} takes rng): in packed rows each gets the room of the longest"
                 )
             for feature in features_of(task):
-                if feature.vocabulary is not None and feature.name in _TOKENS:
+                if feature.vocabulary is not None and feature.name in LEARNT:
                     _check_vocabulary_fits(run, vocabularies_of(task, vocabulary)[feature.name])
     built = {}
     for task in run.tasks:

@@ -12,6 +12,10 @@ from spanloom.settings.mixture import Mixture
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.tasks.rates import Size, task_rates
+from spanloom.tasks.rows import ROW
+
+LEARNT = ("tokens", "inputs", "targets")
+"""Columns of stores that are learnt from; others are for metrics."""
 
 
 def rows_of(run: Run, parts: Mapping[str, Dataset], resumption: Resumption | None) -> tuple[TrainingRows, Eras]:
@@ -43,9 +47,14 @@ def _is_renamed(now: Era, resumption: Resumption) -> bool:
 
 
 def size_of(part: Dataset) -> Size:
-    """What rates may go by: examples as the run draws them, and characters and tokens as the store counted them."""
+    """What rates may go by: examples as the run draws them, and characters and tokens as the store counted them.
+
+    Those of examples that are made when they are read nobody counts.
+    """
     counts = part.store.meta["counts"]
-    tokens = sum(column["tokens"] for column in counts["columns"].values())
+    if ROW in counts["columns"] and len(counts["columns"]) == 1:
+        return Size(part.num_examples)
+    tokens = sum(column["tokens"] for name, column in counts["columns"].items() if name in LEARNT)
     return Size(part.num_examples, counts["characters"], tokens)
 
 
