@@ -52,6 +52,11 @@ class Facts:
     changed: str
     """Time of the last change; empty where it is not told."""
 
+    @property
+    def identity(self) -> tuple[int | None, str]:
+        """What changes with the content; listings and single files may tell the time in two ways, but not a version."""
+        return self.size, self.version or self.changed
+
 
 def is_remote(path: str) -> bool:
     """Whether a path names a file system of its own: s3://bucket/name."""
@@ -193,13 +198,15 @@ class RemoteFile(io.RawIOBase):
     def _fetch(self, start: int, end: int) -> bytes:
         system, name = _system(self.path)
         pieces: list[bytes] = []
+        begin, before = start, self._report.retried
         while start < end:
             piece = retried(self.path, partial(self._range, system, name, start, end), self._report)
             pieces.append(piece)
             start += len(piece)
             if start < end:
                 self._report.retry(f"{self.path}: the connection ended at byte {start:,}")
-                self._check_same()
+        if self._report.retried != before or (begin > 0 and end == self.size):
+            self._check_same()  # lest blocks of two versions be joined
         return b"".join(pieces)
 
     def _range(self, system: Any, name: str, start: int, end: int) -> bytes:
@@ -212,7 +219,8 @@ class RemoteFile(io.RawIOBase):
         return piece
 
     def _check_same(self) -> None:
-        if facts_of(self.path, self._report) != self._facts:
+        forget(self.path)
+        if facts_of(self.path, self._report).identity != self._facts.identity:
             raise BadInputError(self.path, "changed while it was being read", "Start again once it is whole")
 
 

@@ -278,6 +278,19 @@ def test_rows_of_a_bucket_come_whole_through_dropped_connections(bucket, server,
         assert row_source_fingerprint(source) == fingerprint
 
 
+@pytest.mark.parametrize("drops", [0, 1])
+def test_an_object_that_changes_meanwhile_is_refused(bucket, server, drops):
+    server[1].put_object(Bucket="novels", Key="new/a.txt", Body=CONTENT)
+    (path,) = list_files(["s3://novels/new/*.txt"])
+    with open_file(path) as file:
+        start = file.read(10)
+        server[1].put_object(Bucket="novels", Key="new/a.txt", Body=CONTENT[::-1])
+        assert start == CONTENT[:10]
+        bucket.after, bucket.drops = 40_000, drops
+        with pytest.raises(BadInputError, match="changed while it was being read"):
+            file.read()
+
+
 def test_a_server_that_is_gone_is_said_so(bucket, monkeypatch):
     with open_file("s3://novels/big") as file:
         bucket.after, bucket.drops = 0, 10**6
