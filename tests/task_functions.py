@@ -77,6 +77,12 @@ def scored(example, number):
     return {"targets": example["targets"], **({} if number == 2 else {"score": number + 0.5})}
 
 
+def paraphrase(example):
+    """A row of the Microsoft Research Paraphrase Corpus with the names and numbers of GLUE."""
+    sentences = {"sentence1": example["#1 String"], "sentence2": example["#2 String"]}
+    return {**sentences, "label": int(example["Quality"]), "idx": int(example["#1 ID"])}
+
+
 def same_first(targets, predictions):
     return {"same_first": sum(t[:1] == p[:1] for t, p in zip(targets, predictions, strict=True)) / len(targets)}
 
