@@ -2,7 +2,7 @@
 # make test         set up .venv and run the tests that need nothing but the core and pytest
 # make check        everything CI runs: lint, types, all tests, parity with torch and transformers, newer Pythons
 # make check-all    that, and what takes long
-# make bench        the benchmarks: a training step beside transformers; data, mixing, packing, the command
+# make bench        the benchmarks: a training step beside transformers; data, mixing, packing, loading, the command
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -28,6 +28,7 @@ bench: $(VENV)/.parity
 	$(PY) benchmarks/data.py
 	$(PY) benchmarks/mixing.py
 	$(PY) benchmarks/packing.py
+	$(PY) benchmarks/loader.py
 	$(PY) benchmarks/cli.py
 
 lint: $(VENV)/.dev

@@ -54,8 +54,8 @@ class BatchedChunks:
         firsts = [np.zeros(1, np.int64)]
         counted = _COUNTED // self._together * self._together
         for begin in range(0, self._num_streams, counted):
-            bounds = self._bounds(np.arange(begin, min(begin + counted, self._num_streams) + 1))
-            counts = self._counts(np.diff(bounds))
+            first, stop = begin * documents, min((begin + counted) * documents, column.num_rows)
+            counts = self._counts(np.diff(self._every(column.starts_between(first, stop))))
             firsts.append(
                 firsts[-1][-1] + np.cumsum(np.add.reduceat(counts, np.arange(0, len(counts), self._together)))
             )
@@ -78,6 +78,12 @@ class BatchedChunks:
     def _bounds(self, streams: np.ndarray) -> np.ndarray:
         """Where these streams begin, in tokens; the one after the last begins at the end."""
         return self._column.row_starts(np.minimum(streams * self._documents, self._column.num_rows))
+
+    def _every(self, starts: np.ndarray) -> np.ndarray:
+        """Of the starts of documents, and the end of the last, those at which streams begin or end."""
+        if self._documents == 1:
+            return starts
+        return np.append(starts[: -1 : self._documents], starts[-1])
 
     def _counts(self, tokens: np.ndarray) -> np.ndarray:
         return -(-tokens // self.raw_length)

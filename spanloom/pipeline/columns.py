@@ -80,6 +80,17 @@ class Column:
                 starts[chosen] = self._first_token[shard] + self.shards[shard].offsets[local]
         return starts
 
+    def starts_between(self, first: int, stop: int) -> np.ndarray:
+        """Where rows first..stop start in the flat stream, (stop - first + 1,) int64; of the last row's end, too."""
+        pieces = [np.empty(0, np.int64)]
+        shard = int(np.searchsorted(self._first_row, first, side="right")) - 1
+        while first < stop:
+            last = min(stop, int(self._first_row[shard + 1]))
+            begin = int(self._first_row[shard])
+            pieces.append(self.shards[shard].offsets[first - begin : last - begin] + self._first_token[shard])
+            first, shard = last, shard + 1
+        return np.concatenate([*pieces, self.row_starts(np.array([stop]))])
+
 
 def _starts(sizes: list[int]) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(sizes, np.int64))])

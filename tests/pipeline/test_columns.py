@@ -47,3 +47,11 @@ def test_an_empty_column():
     assert (column.num_tokens, column.num_rows) == (0, 0)
     assert len(column.slice(0, 0)) == len(column.lengths()) == 0
     np.testing.assert_array_equal(column.row_starts(np.array([0])), [0])
+
+
+def test_starts_of_rows_that_follow_one_another():
+    rows = [[1, 2], [3], [4, 5, 6], [7], [8, 9]]
+    for column in (column_of(rows), column_of(rows[:1], rows[1:4], rows[4:]), column_of([], rows, [])):
+        for first in range(6):
+            for stop in range(first, 6):
+                assert column.starts_between(first, stop).tolist() == [0, 2, 3, 6, 7, 9][first : stop + 1]
