@@ -91,6 +91,35 @@ def with_input(text, example, is_target):
     return f"{example['inputs'][:3]}|{text}|{is_target}"
 
 
+KEPT = []
+
+
+def kept(targets, predictions):
+    """Shows the test what it was given."""
+    KEPT[:] = [targets, predictions]
+    return {"count": len(targets)}
+
+
+def no_dict(targets, predictions):
+    return 0.5
+
+
+def no_number(targets, predictions):
+    return {"worst": "text"}
+
+
+def fails_as_metric(targets, predictions):
+    return {"share": 1 / 0}
+
+
+def fails_to_post(text):
+    raise ValueError("never")
+
+
+def numbered(example, number):
+    return {**example, "number": number}
+
+
 @dataclass(frozen=True)
 class Cut:
     """The inputs, cut."""
