@@ -13,6 +13,7 @@ from spanloom.pipeline.feature_ids import vocabularies_of
 from spanloom.pipeline.positions import TrainingRows
 from spanloom.pipeline.row_encoder import RowEncoder
 from spanloom.pipeline.row_examples import RowExamples, check_readable, end_ids
+from spanloom.pipeline.several import have_stores, naming, refuse_missing
 from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
 from spanloom.pipeline.training_rows import LEARNT, rows_of
 from spanloom.pipeline.unknown_text import warn_of_unknown_text
@@ -131,12 +132,14 @@ def open_data(
             for feature in features_of(task):
                 if feature.vocabulary is not None and feature.name in LEARNT:
                     _check_vocabulary_fits(run, vocabularies_of(task, vocabulary)[feature.name])
+    places_of = {task.name: store_directories(task, directory) for task in run.tasks}
+    refuse_missing([task for task in run.tasks if not have_stores(places_of[task.name].values())])
     built = {}
     for task in run.tasks:
-        places = store_directories(task, directory)
-        built[task.name] = open_or_build_all(
-            task, places, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
-        )
+        with naming(task, several=len(run.tasks) > 1):
+            built[task.name] = open_or_build_all(
+                task, places_of[task.name], vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
+            )
     data = data_of(run, built, vocabulary, resumption)
     for one in data.tasks:
         warn_of_unknown_text(one.task, one.train.store, vocabulary, warn)
