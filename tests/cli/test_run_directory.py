@@ -15,7 +15,16 @@ from spanloom.cli.run_directory import anchored, prepare
 from spanloom.recipes.pretrain import recipe as pretrain
 from spanloom.recipes.quickstart import recipe as quickstart
 from spanloom.settings.compare import ChangedSettingsError
-from spanloom.settings.serialize import SettingsError
+from spanloom.settings.row_sources import (
+    HuggingFaceDataset,
+    PythonExamples,
+    RecordFiles,
+    RowFiles,
+    SeqioCaches,
+    TfdsFolder,
+)
+from spanloom.settings.serialize import SettingsError, to_json
+from spanloom.settings.task import Task
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training.checkpoint_paths import CheckpointError, latest
 from spanloom.training.lock import DirectoryInUseError, directory_lock
@@ -190,6 +199,29 @@ def test_relative_paths_are_anchored(tmp_path):
     assert made.start == f"{tmp_path}/runs/a"
     assert anchored(made, Path("/elsewhere")) == made
     assert anchored(RUN, tmp_path) == RUN
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (RowFiles(("a/*.csv", "s3://b/*.csv"), ("/c.csv",)), RowFiles(("{}/a/*.csv", "s3://b/*.csv"), ("/c.csv",))),
+        (RecordFiles(("a.tfrecord",)), RecordFiles(("{}/a.tfrecord",))),
+        (SeqioCaches(("cache/*", "gs://b/t")), SeqioCaches(("{}/cache/*", "gs://b/t"))),
+        (TfdsFolder("imdb/1.0.0"), TfdsFolder("{}/imdb/1.0.0")),
+        (HuggingFaceDataset("me/data"), HuggingFaceDataset("me/data")),
+        (HuggingFaceDataset("saved"), HuggingFaceDataset("{}/saved")),
+        (HuggingFaceDataset("./none"), HuggingFaceDataset("{}/none")),
+        (HuggingFaceDataset("x/*.arrow"), HuggingFaceDataset("{}/x/*.arrow")),
+        (PythonExamples(rows=({"a": 1},)), PythonExamples(rows=({"a": 1},))),
+    ],
+    ids=str,
+)
+def test_relative_paths_of_row_sources_are_anchored(source, expected, tmp_path):
+    (tmp_path / "saved").mkdir()
+    wanted = json.loads(json.dumps(to_json(expected)).replace("{}", str(tmp_path)))
+    made = anchored(replace(RUN, task=Task("t", source)), tmp_path)
+    assert to_json(made.task.source) == wanted
+    assert anchored(made, Path("/elsewhere")) == made
 
 
 def test_a_path_that_is_no_utf8_is_refused_by_name(tmp_path):
