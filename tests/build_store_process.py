@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline_data import open_or_build, text_task
 
-from spanloom.pipeline.build import BuildProgress
+from spanloom.pipeline.build_progress import BuildProgress
 from spanloom.vocabularies.build import build
 
 SHARD_BYTES = 1500

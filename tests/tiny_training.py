@@ -168,7 +168,7 @@ def same_arrays(first: Any, second: Any) -> bool:
 
 
 def _train_held(run: Run, directory: Path, place: str) -> bool:
-    from spanloom.pipeline.build import BuildProgress
+    from spanloom.pipeline.build_progress import BuildProgress
     from spanloom.training import checkpoints
     from spanloom.training.loop import train
     from spanloom.training.progress import Pace, PlainDisplay

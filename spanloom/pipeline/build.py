@@ -6,61 +6,32 @@ its files stand beside the store, where nothing opens them as one (`spanloom.pip
 """
 
 import json
-import math
 import os
 import shutil
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spanloom.pipeline.build_progress import Meter, Progress
 from spanloom.pipeline.build_workers import make_shards
 from spanloom.pipeline.durable import write_file
 from spanloom.pipeline.fingerprint import make_probes
 from spanloom.pipeline.groups import Group, groups_of
 from spanloom.pipeline.meta import read_meta, total_counts, write_meta
 from spanloom.pipeline.publish import building, publish, refuse_foreign_directory
-from spanloom.pipeline.shard_maker import Count, ShardEntry, ShardMaker
+from spanloom.pipeline.shard_maker import ShardEntry, ShardMaker
 from spanloom.pipeline.shards import DamagedStoreError
+from spanloom.pipeline.share import Share
 from spanloom.settings.task import Task
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.read_report import ReadReport, plural
-from spanloom.tasks.sources import source_bytes
 from spanloom.tasks.task_rows import read_task
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 SHARD_BYTES = 32 * 2**20
-
-
-@dataclass(frozen=True)
-class BuildProgress:
-    """How far a build is; given to the progress callback. All numbers are over all parts and processes."""
-
-    task: str
-    """Name of the task."""
-    split: str
-    """train, heldout or both: "train and heldout"."""
-    examples: int
-    """Documents or pairs read."""
-    text_bytes: int
-    """Bytes of text (UTF-8) tokenized, or found in shards that were whole already."""
-    tokens: int
-    """Tokens in all columns so far."""
-    shards: int
-    """Whole shards."""
-    finished: bool
-    """Whether the stores are done."""
-    bytes_per_second: float = 0.0
-    """Of text, that which was found done not counted."""
-    tokens_per_second: float = 0.0
-    """Likewise."""
-    seconds_left: float = math.nan
-    """At this pace; NaN where nobody knows."""
-
-
-Progress = Callable[[BuildProgress], object]
+_FINGERPRINT = "fingerprint.json"
 
 
 @dataclass(frozen=True)
@@ -77,6 +48,23 @@ class StoreToBuild:
     """Filled while reading."""
 
 
+@dataclass
+class PartPass:
+    """What a pass over the text of one part found and made."""
+
+    probes: list[dict[str, Any]] = field(default_factory=list)
+    """See `spanloom.pipeline.fingerprint.make_probes`."""
+    made: dict[int, ShardEntry] = field(default_factory=dict)
+    """Number -> description of the shards that were made, or found whole."""
+    others: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """Number -> hash of the text, and number of the first document, of the shards that are left to others."""
+
+    def entries(self, maker: ShardMaker) -> list[ShardEntry | None]:
+        """The descriptions of all shards in order, those by others as they stand on disk; None where one is missing."""
+        numbers = range(len(self.made) + len(self.others))
+        return [self.made.get(number) or maker.standing(number, *self.others[number]) for number in numbers]
+
+
 def build_stores(
     task: Task,
     vocabulary: Vocabulary,
@@ -91,39 +79,76 @@ def build_stores(
 
     Raises what the source raises on bad input, StorageError on a full disk, WorkerError if a process is killed.
     """
-    makers = {part.split: ShardMaker(task, vocabulary, building(part.directory), part.split) for part in parts}
+    makers = makers_of(task, vocabulary, parts)
     for part in parts:
-        refuse_foreign_directory(part.directory)
-        _prepare(part, makers[part.split])
-    entries: dict[Split, dict[int, ShardEntry]] = {part.split: {} for part in parts}
-    probes: dict[Split, list[dict[str, Any]]] = {part.split: [] for part in parts}
-
-    def groups() -> Iterator[Group]:
-        for group in groups_of(read_task(task, {part.split: part.report for part in parts}), shard_bytes):
-            if group.number == 0:
-                probes[group.split] = make_probes(task, vocabulary, group.documents)
-            yield group
-
-    meter = _Meter(task, parts, progress)
-    for split, number, entry in make_shards(groups(), makers, meter.count, workers=workers, locks=locks):
-        entries[split][number] = entry
-        meter.shards += 1
+        prepare(part, makers[part.split])
+    meter = Meter(task, {part.split: part.report for part in parts}, progress)
+    passed = make_parts(parts, makers, meter, shard_bytes=shard_bytes, workers=workers, locks=locks)
     for part in parts:
-        _publish(part, makers[part.split], entries[part.split], probes[part.split])
+        one = passed[part.split]
+        publish_part(part, makers[part.split], [one.made[number] for number in range(len(one.made))], one.probes)
     meter.tell(finished=True)
 
 
-def _prepare(part: StoreToBuild, maker: ShardMaker) -> None:
+def makers_of(
+    task: Task, vocabulary: Vocabulary, parts: Iterable[StoreToBuild], *, shared: bool = False
+) -> dict[Split, ShardMaker]:
+    """What makes the shards of these parts; `shared`: others may make the same ones at the same time."""
+    return {part.split: ShardMaker(task, vocabulary, building(part.directory), part.split, shared) for part in parts}
+
+
+def make_parts(
+    parts: Sequence[StoreToBuild],
+    makers: Mapping[Split, ShardMaker],
+    meter: Meter,
+    *,
+    shard_bytes: int,
+    workers: int,
+    locks: Sequence[int],
+    share: Share | None = None,
+) -> dict[Split, PartPass]:
+    """Reads the text and makes its shards, or those of a share of them, in the directories that `prepare` made."""
+    passed = {part.split: PartPass() for part in parts}
+    maker = makers[parts[0].split]
+    reports = {part.split: part.report for part in parts}
+
+    def groups() -> Iterator[Group]:
+        for group in groups_of(read_task(maker.task, reports), shard_bytes):
+            one = passed[group.split]
+            if group.number == 0:
+                one.probes = make_probes(maker.task, maker.vocabulary, group.documents)
+            if share is None or share.owns(f"{maker.task.name}/{group.split}", group.number):
+                yield group
+            else:
+                one.others[group.number] = group.text_hash(), group.first
+
+    for split, number, entry in make_shards(groups(), makers, meter.count, workers=workers, locks=locks):
+        passed[split].made[number] = entry
+        meter.shards += 1
+    return passed
+
+
+def is_prepared(part: StoreToBuild) -> bool:
+    """Whether a build of the very same store was begun, and nothing else stands there."""
+    known = building(part.directory) / _FINGERPRINT
+    return known.is_file() and known.read_bytes() == _in_bytes(part)
+
+
+def prepare(part: StoreToBuild, maker: ShardMaker) -> None:
     """Keeps what an interrupted build of the very same store left, and nothing else."""
-    wanted = json.dumps(part.fingerprint, sort_keys=True).encode()
-    known = maker.building / "fingerprint.json"
-    if not (known.is_file() and known.read_bytes() == wanted):
+    refuse_foreign_directory(part.directory)
+    if not is_prepared(part):
         shutil.rmtree(maker.building, ignore_errors=True)
     for name in ("store", "entries"):
         (maker.building / name).mkdir(parents=True, exist_ok=True)
-    write_file(known, lambda file: file.write(wanted))
     if part.keep_shards:
         _take_over_old_shards(part, maker)
+    wanted = _in_bytes(part)  # last: whoever sees it finds all else there
+    write_file(maker.building / _FINGERPRINT, lambda file: file.write(wanted))
+
+
+def _in_bytes(part: StoreToBuild) -> bytes:
+    return json.dumps(part.fingerprint, sort_keys=True).encode()
 
 
 def _take_over_old_shards(part: StoreToBuild, maker: ShardMaker) -> None:
@@ -146,8 +171,10 @@ def _without_source(fingerprint: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fingerprint.items() if key != "source"}
 
 
-def _publish(part: StoreToBuild, maker: ShardMaker, made: dict[int, ShardEntry], probes: list[dict[str, Any]]) -> None:
-    entries = [made[number] for number in range(len(made))]
+def publish_part(
+    part: StoreToBuild, maker: ShardMaker, entries: Sequence[ShardEntry], probes: Sequence[dict[str, Any]]
+) -> None:
+    """Puts the store of these shards, all there are, in its place. Hold its lock."""
     dtypes = {name: dtype.name for name, dtype in maker.encoder.dtypes.items()}
     counts = total_counts(entries, dtypes)
     if maker.encoder.counts_text:
@@ -158,7 +185,7 @@ def _publish(part: StoreToBuild, maker: ShardMaker, made: dict[int, ShardEntry],
         "dtypes": dtypes,
         "counts": counts,
         "shards": entries,
-        "probes": probes,
+        "probes": list(probes),
         "report": part.report.to_dict(),
     }
     names = {entry["file"] for entry in entries}
@@ -176,39 +203,3 @@ def _report_preprocessed(report: ReadReport, entries: Sequence[ShardEntry], made
         report.skip(f"left out by {function}", count=count)
     if made != report.documents:
         report.note("preprocessed", f"the preprocessors made {plural(made, 'example')} of them")
-
-
-class _Meter:
-    """Counts what is done, and tells."""
-
-    def __init__(self, task: Task, parts: Sequence[StoreToBuild], progress: Progress | None) -> None:
-        self._name = task.name
-        self._splits = " and ".join(part.split for part in parts)
-        self._progress = progress
-        self._reports = [part.report for part in parts]
-        self._source_bytes = source_bytes(task.source, [part.split for part in parts])
-        self._start = time.monotonic()
-        self._examples = self._text_bytes = self._tokens = self._made_bytes = self._made_tokens = 0
-        self.shards = 0
-
-    def count(self, done: Count) -> None:
-        self._examples += done.examples
-        self._text_bytes += done.text_bytes
-        self._tokens += done.tokens
-        if not done.found:
-            self._made_bytes += done.text_bytes
-            self._made_tokens += done.tokens
-        self.tell(finished=False)
-
-    def tell(self, *, finished: bool) -> None:
-        if not self._progress:
-            return
-        seconds = max(time.monotonic() - self._start, 1e-3)
-        pace = self._made_bytes / seconds, self._made_tokens / seconds
-        counts = self._examples, self._text_bytes, self._tokens, self.shards
-        self._progress(BuildProgress(self._name, self._splits, *counts, finished, *pace, self._left(seconds)))
-
-    def _left(self, seconds: float) -> float:
-        """The text ahead in proportion to that behind, of which some is read but not tokenized."""
-        read = min(sum(report.file_bytes for report in self._reports), self._source_bytes)
-        return seconds * (self._source_bytes - read) / read if read else math.nan

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from spanloom.pipeline.build import Progress
+from spanloom.pipeline.build_progress import Progress
 from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.eras import Eras, Resumption
 from spanloom.pipeline.examples import DataError, Examples, PairExamples, StreamExamples, Widths, widths_of

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from io import BufferedWriter
 from pathlib import Path
@@ -29,12 +30,13 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_file(path: Path, write: Callable[[BufferedWriter], object]) -> None:
+def write_file(path: Path, write: Callable[[BufferedWriter], object], *, shared: bool = False) -> None:
     """Writes a file under a temporary name, syncs it and renames it: under `path` it is whole or absent.
 
+    `shared`: other processes, of other machines too, may write it at the same time. A kill leaves the temporary file.
     Raises StorageError, and leaves no partial file, when the disk is full.
     """
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part" if shared else f"{path.name}.part")
     try:
         with explain_full_disk(path), part.open("wb") as file:
             write(file)
@@ -64,18 +66,19 @@ def explain_full_disk(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(path: Path, waiting: Callable[[], object]) -> Iterator[int]:
-    """Holds an exclusive lock on the file `path`, which is left behind; gives its open file.
+def locked(path: Path, waiting: Callable[[], object], *, shared: bool = False) -> Iterator[int]:
+    """Holds a lock on the file `path`, which is left behind; gives its open file.
 
-    The kernel drops the lock when the process dies, and every other that was given the open file.
+    The lock is exclusive, or `shared` with others that ask for a shared one. The kernel drops it when the process dies,
+    and every other that was given the open file.
 
     `waiting` is called once if another process holds the lock; it may raise instead of letting this one wait. Raises
     StorageError on a file system without locks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
+    with path.open("a+b") as file:  # NFS gives shared locks to those who may read, exclusive ones to those who write
         try:
-            _acquire(file.fileno(), waiting)
+            _acquire(file.fileno(), waiting, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
@@ -86,12 +89,12 @@ def locked(path: Path, waiting: Callable[[], object]) -> Iterator[int]:
         yield file.fileno()
 
 
-def _acquire(descriptor: int, waiting: Callable[[], object]) -> None:
+def _acquire(descriptor: int, waiting: Callable[[], object], kind: int) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         waiting()
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, kind)
 
 
 def json_object(line: bytes) -> dict[str, Any] | None:

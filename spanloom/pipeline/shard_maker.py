@@ -50,6 +50,8 @@ class ShardMaker:
     """Where the store is built, see `spanloom.pipeline.publish`."""
     split: Split = "train"
     """The part that it is of."""
+    shared: bool = False
+    """Whether others, on other machines too, may make the same shard at the same time."""
 
     @functools.cached_property
     def encoder(self) -> Encoder:
@@ -72,7 +74,7 @@ class ShardMaker:
         path, entry_path = self.paths(group.number)
         entry_path.unlink(missing_ok=True)
         made = self._encode(group, tell)
-        write_shard(path, made.columns)
+        write_shard(path, made.columns, shared=self.shared)
         entry = shard_entry(
             path,
             made.columns,
@@ -89,23 +91,30 @@ class ShardMaker:
 
     def describe(self, path: Path, entry: ShardEntry) -> None:
         """Writes a shard's description."""
-        write_file(path, functools.partial(_write_json, entry))
+        write_file(path, functools.partial(_write_json, entry), shared=self.shared)
 
-    def _found(self, group: Group, text_hash: str) -> ShardEntry | None:
-        """The description of a whole shard of these very documents that an interrupted build left."""
-        path, entry_path = self.paths(group.number)
+    def standing(self, number: int, text_hash: str, first: int, *, checksum: bool = False) -> ShardEntry | None:
+        """The description of a shard of this text that stands whole on disk, whoever made it."""
+        path, entry_path = self.paths(number)
         try:
             entry: ShardEntry = json.loads(entry_path.read_bytes())
             if entry["text_sha256"] != text_hash:
                 return None
-            if self.encoder.numbered and entry["first"] != group.first:
+            if self.encoder.numbered and entry["first"] != first:
                 return None
-            check_file(path, entry, checksum=True)
-            if not self._gives_same_rows(read_shard(path), group):
-                return None
-            return {**entry, "first": group.first} if self.encoder.counts_text else entry
+            check_file(path, entry, checksum=checksum)
+            return {**entry, "first": first} if self.encoder.counts_text else entry
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
+
+    def _found(self, group: Group, text_hash: str) -> ShardEntry | None:
+        """The description of a whole shard of these very documents that an interrupted build left."""
+        entry = self.standing(group.number, text_hash, group.first, checksum=True)
+        try:
+            same = entry is not None and self._gives_same_rows(read_shard(self.paths(group.number)[0]), group)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        return entry if same else None
 
     def _gives_same_rows(self, columns: dict[str, Ragged], group: Group) -> bool:
         first = {field: texts[:_RECHECKED_EXAMPLES] for field, texts in group.documents.items()}

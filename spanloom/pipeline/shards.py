@@ -64,8 +64,8 @@ class RaggedBuilder:
         return Ragged(self._values[: self._tokens], np.concatenate(self._offsets))
 
 
-def write_shard(path: Path, columns: Mapping[str, Ragged]) -> None:
-    """Writes a shard, whole or not at all (`spanloom.pipeline.durable.write_file`)."""
+def write_shard(path: Path, columns: Mapping[str, Ragged], *, shared: bool = False) -> None:
+    """Writes a shard, whole or not at all; `shared`: so may others (`spanloom.pipeline.durable.write_file`)."""
     arrays = {name: _to_arrow(column) for name, column in columns.items()}
     batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
@@ -73,7 +73,7 @@ def write_shard(path: Path, columns: Mapping[str, Ragged]) -> None:
         with pa.ipc.new_stream(pa.PythonFile(file, mode="w"), batch.schema) as writer:
             writer.write_batch(batch)
 
-    write_file(path, write)
+    write_file(path, write, shared=shared)
 
 
 def _to_arrow(column: Ragged) -> pa.Array:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.pipeline.build import SHARD_BYTES, Progress, StoreToBuild, build_stores
+from spanloom.pipeline.build import SHARD_BYTES, StoreToBuild, build_stores
+from spanloom.pipeline.build_progress import Progress
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.durable import locked
 from spanloom.pipeline.fingerprint import FORMAT, PREPROCESSING, changes, probes_changed, settings_fingerprint

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol, TextIO
 
-from spanloom.pipeline.build import BuildProgress
+from spanloom.pipeline.build_progress import BuildProgress
 
 
 @dataclass(frozen=True)

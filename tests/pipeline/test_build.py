@@ -62,12 +62,12 @@ def interrupt_after(monkeypatch, shards: int, error: BaseException) -> None:
     """Makes the build fail in the middle of writing a later shard."""
     written, write = [], shards_module.write_shard
 
-    def write_or_fail(path, columns):
+    def write_or_fail(path, columns, **options):
         if len(written) == shards:
             path.with_name(path.name + ".part").write_bytes(b"half a shard")
             raise error
         written.append(path)
-        write(path, columns)
+        write(path, columns, **options)
 
     monkeypatch.setattr(shard_maker_module, "write_shard", write_or_fail)
 

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from spanloom.pipeline.build import BuildProgress
+from spanloom.pipeline.build_progress import BuildProgress
 from spanloom.training.progress import (
     Pace,
     PlainDisplay,
