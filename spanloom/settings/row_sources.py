@@ -43,7 +43,11 @@ class RowFiles:
 
 @dataclass(frozen=True)
 class SeqioCaches:
-    """Tasks that SeqIO cached (seqio_cache_tasks; the layout of bigscience/P3), read without TensorFlow."""
+    """Tasks that SeqIO cached (seqio_cache_tasks; the layout of bigscience/P3), read without TensorFlow.
+
+    Token ids are taken as they are stored. Where they end in EOS already, as P3's targets do, name the task's features:
+    (Feature("inputs"), Feature("targets", add_eos=False)).
+    """
 
     folders: tuple[str, ...] = ()
     """Folders of finished caches: those that hold COMPLETED."""

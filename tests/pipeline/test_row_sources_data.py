@@ -7,6 +7,7 @@ from pipeline_data import tiny_run
 from tfrecord_files import example, flip_bit, write_records
 
 from spanloom.pipeline.data import open_data
+from spanloom.settings.feature import Feature
 from spanloom.settings.function import Function
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.row_sources import (
@@ -18,7 +19,7 @@ from spanloom.settings.row_sources import (
     TfdsFolder,
 )
 from spanloom.settings.task import Task
-from spanloom.settings.vocabulary import Bytes
+from spanloom.settings.vocabulary import Bytes, SentencePiece
 from spanloom.tasks.read_report import BadInputError
 from spanloom.tasks.text_preprocessors.rekeying import Rekey
 from spanloom.vocabularies.bytes import ByteVocabulary
@@ -149,3 +150,20 @@ def test_a_run_learns_from_a_golden_cache(tmp_path):
         wanted = [row["example"] for row in lines if (row["task"], row["split"]) == ("prompted", split)]
         pairs = sorted((one["inputs_pretokenized"], one["targets_pretokenized"]) for one in wanted)
         assert pairs and pairs_of(part) == pairs
+
+
+@pytest.mark.golden
+def test_token_ids_of_a_golden_cache_are_taken_as_they_are_stored(tmp_path):
+    from golden_data import golden_dir, shared_dir
+
+    folder, model = golden_dir("seqio", "cached_task"), shared_dir("data", "tokenizers", "t5", "spiece.model")
+    lines = [json.loads(line) for line in (folder / "expected.jsonl").read_text().splitlines()]
+    source = SeqioCaches((str(folder / "prompted"),), heldout_split="validation")
+    features = (Feature("inputs"), Feature("targets", add_eos=False))  # these targets end in EOS already
+    task = Task("p3", source, SentencePiece(str(model), "appended"), Supervised(), features=features)
+    data = open_data(tiny_run(task, vocab_size=32128), tmp_path)
+    made = data.train.text_examples(data.train.num_examples)
+    wanted = [row["example"] for row in lines if (row["task"], row["split"]) == ("prompted", "train")]
+    assert wanted and sorted((one.inputs.tolist(), one.targets.tolist()) for one in made) == sorted(
+        ([*one["inputs"], 1], one["targets"]) for one in wanted
+    )
