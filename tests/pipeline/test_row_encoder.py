@@ -1,7 +1,6 @@
-"""Stores of tasks with preprocessors: what is in them, who makes them, and what makes them anew."""
+"""What is in stores of tasks with preprocessors, and who makes them."""
 
-import json
-from dataclasses import replace
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -10,46 +9,19 @@ import task_functions as own
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pipeline_data import tokens_of
+from row_stores import BYTES, build_stores, contents, rows, task_of, write_pairs
 
-from spanloom.pipeline.fingerprint import changes
-from spanloom.pipeline.store import open_or_build_all
+from spanloom.pipeline.row_encoder import ChangedCodeError, RowEncoder
 from spanloom.settings.feature import Feature
 from spanloom.settings.function import Function
 from spanloom.settings.objectives import SpanCorruption, Supervised
-from spanloom.settings.task import PairFiles, Task, TextFiles
-from spanloom.settings.vocabulary import Bytes
+from spanloom.settings.task import Task, TextFiles
 from spanloom.tasks.preprocessing import PreprocessorError
-from spanloom.tasks.rows import ROW
-from spanloom.vocabularies.build import build
-
-BYTES = build(Bytes())
 
 
 @pytest.fixture
 def pairs(tmp_path):
-    path = tmp_path / "pairs.tsv"
-    path.write_text("inputs\ttargets\n" + "".join(f"in {i} é{i % 7}\tout {i}\n" for i in range(300)))
-    return str(path)
-
-
-def task_of(path, *preprocessors, share=0.1, **more):
-    more = {"objective": Supervised(), **more}
-    return Task("p", PairFiles((path,), heldout_share=share), preprocessors=preprocessors, **more)
-
-
-def build_stores(task, place, said=None, **more):
-    places = {"train": place / "train"} | ({"heldout": place / "heldout"} if task.source.heldout_share else {})
-    more = {"shard_bytes": 2000, **more}
-    return open_or_build_all(task, places, BYTES, warn=(said if said is not None else []).append, **more)
-
-
-def rows(store, name):
-    return [BYTES.decode(store.columns[name].row(i)) for i in range(store.num_rows)]
-
-
-def contents(place):
-    """Every file of a store but for what says when and where the source stands."""
-    return {path.name: path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
+    return write_pairs(tmp_path)
 
 
 @pytest.mark.short
@@ -131,80 +103,6 @@ def test_a_build_that_is_cut_short_goes_on_to_the_same_bytes(pairs, tmp_path):
         assert contents(tmp_path / "cut" / split) == contents(tmp_path / "whole" / split)
 
 
-RECIPE = (
-    "LEAST = 5\ndef long_enough(example):\n    return len(example['targets']) > LEAST\ndef steps():\n    return 1\n"
-)
-
-
-@pytest.fixture
-def recipe(tmp_path):
-    path = tmp_path / "recipe.py"
-    path.write_text(RECIPE)
-    return path
-
-
-def test_an_edited_function_rebuilds_the_store_and_says_so(pairs, recipe, tmp_path):
-    task = task_of(pairs, Function(f"{recipe}:long_enough"))
-    first = build_stores(task, tmp_path / "s")["train"]
-    said = []
-    recipe.write_text(RECIPE.replace("return 1", "return 2"))
-    assert build_stores(task, tmp_path / "s", said)["train"].content == first.content and not said
-    recipe.write_text(RECIPE.replace("LEAST = 5", "LEAST = 6"))
-    second = build_stores(task, tmp_path / "s", said)["train"]
-    assert len(said) == 2 and "changed: the preprocessors (the code of long_enough was edited)" in said[0]
-    assert second.num_rows < first.num_rows and second.content != first.content
-
-
-def test_a_closure_that_no_hash_sees_is_told_by_the_probes(pairs, recipe, tmp_path, monkeypatch):
-    task = task_of(pairs, own.prefixed)
-    build_stores(task, tmp_path / "s")
-    monkeypatch.setattr(own, "PREFIX", "tell: ")
-    monkeypatch.setattr("spanloom.tasks.functions.module_of", lambda function: own)
-    said = []
-    build_stores(task, tmp_path / "s", said)
-    assert "changed: tokenization (" in said[0] and "probes give other ids)" in said[0]
-
-
-@pytest.mark.short
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"preprocessors": (own.Cut(9),)}, r"the preprocessors \(Cut has other arguments: .*8.* -> .*9"),
-        ({"preprocessors": (own.prefixed,)}, r"the preprocessors \(Cut -> prefixed\)"),
-        ({"features": (Feature("inputs"), Feature("targets", required=False))}, "the features"),
-        ({"deduplicate": ("inputs",)}, "the fields of which rows must not be repeated"),
-        ({"version": "2"}, "the task's version"),
-    ],
-)
-def test_other_settings_say_what_they_change(pairs, tmp_path, change, said):
-    task = task_of(pairs, own.Cut(8))
-    build_stores(task, tmp_path / "s")
-    told = []
-    build_stores(replace(task, **change), tmp_path / "s", told)
-    assert len(told) == 2
-    with pytest.raises(AssertionError, match=said):
-        raise AssertionError(told[0])
-
-
-@pytest.mark.short
-def test_end_of_sequence_and_metrics_rebuild_nothing_that_is_learnt_from(pairs, tmp_path):
-    task, said = task_of(pairs, own.prefixed), []
-    first = build_stores(task, tmp_path / "s")
-    again = replace(task, features=(Feature("inputs", add_eos=False), Feature("targets")))
-    assert build_stores(again, tmp_path / "s", said)["train"].content == first["train"].content
-    measured = build_stores(replace(task, metrics=(own.same_first,)), tmp_path / "s", said)
-    assert len(said) == 1 and "heldout is built anew: changed: the columns" in said[0]
-    assert measured["heldout"].content == first["heldout"].content and ROW in measured["heldout"].columns
-
-
-@pytest.mark.short
-def test_an_objective_that_a_preprocessor_looks_at_decides_the_store(pairs, tmp_path):
-    task, said = task_of(pairs, own.lengths_told, objective=Supervised(64, 32)), []
-    build_stores(task, tmp_path / "s")
-    build_stores(replace(task, objective=Supervised(64, 40)), tmp_path / "s", said)
-    assert "changed: the objective, which a preprocessor asks for (targets_length 32 -> 40)" in said[0]
-
-
 def test_rows_that_are_appended_leave_the_shards_before_them(pairs, tmp_path):
     task = task_of(pairs, own.not_third, own.doubled, share=0.0)
     build_stores(task, tmp_path / "s")
@@ -273,16 +171,12 @@ def test_repeated_rows_are_left_out_before_rows_are_divided(tmp_path):
 
 
 @pytest.mark.short
-def test_probes_are_kept_as_rows_with_the_ids_they_give(pairs, tmp_path):
-    store = build_stores(task_of(pairs, own.not_third, own.doubled), tmp_path, shard_bytes=2**20)["train"]
-    probes = store.meta["probes"]
-    assert len(probes) == 64 and [probe["number"] for probe in probes] == list(range(64))
-    assert probes[0]["example"]["inputs"].startswith("in ")
-    json.dumps(probes)
-
-
-@pytest.mark.short
-def test_what_changed_is_said_of_old_stores_without_preprocessors(pairs, tmp_path):
-    plain = build_stores(task_of(pairs), tmp_path / "a")["train"].meta["fingerprint"]
-    made = build_stores(task_of(pairs, own.prefixed), tmp_path / "b")["train"].meta["fingerprint"]
-    assert any("the preprocessors" in one for one in changes(plain, made))
+def test_code_that_is_edited_while_a_store_is_built_is_refused(pairs, tmp_path):
+    file = tmp_path / "recipe.py"
+    file.write_text("def same(example):\n    return example\n")
+    encoder = RowEncoder(task_of(pairs, Function(f"{file}:same")), BYTES)
+    sent = pickle.dumps(encoder)
+    assert pickle.loads(sent).dtypes == encoder.dtypes
+    file.write_text("def same(example):\n    return {**example}\n")
+    with pytest.raises(ChangedCodeError, match="of task 'p' was edited while its store was built: start again"):
+        pickle.loads(sent)
