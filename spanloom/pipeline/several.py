@@ -42,7 +42,7 @@ def refuse_missing(tasks: Sequence[Task]) -> None:
             problems.append((task, error))
     if not problems:
         return
-    (task, error), others = problems[0], ", ".join(repr(task.name) for task, _ in problems[1:])
+    (task, first), others = problems[0], ", ".join(repr(task.name) for task, _ in problems[1:])
     also = f"; nor can the sources of {len(problems) - 1} more tasks be read: {others}" if others else ""
     with naming(task, several=True):
-        raise BadInputError(error.where, error.what + also, error.fix, reason=error.reason)
+        raise BadInputError(first.where, first.what + also, first.fix, reason=first.reason)

@@ -89,7 +89,7 @@ def test_a_recipe_of_ones_own_that_must_be_told_something(tmp_path, capsys, monk
     assert "  --size INT\n      A size. (must be given)\n  --steps INT\n      (default: 7)\n" in text
     assert "of packed data, rows. (default: the recipe's)" in text
     assert "--size INT" in (known := help_of(["train", str(path), "--size", "3"], capsys, monkeypatch))
-    assert "over all devices. (default: 16)" in known
+    assert "of packed data, rows. (default: 16)" in known
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from spanloom.tasks.span_lengths import span_lengths
 pytestmark = pytest.mark.short
 
 # What a recipe needs before it can make a run.
-NEEDED = {"pretrain": {"text": ("a.txt",)}, "byt5_small": {"text": ("a.txt",)}, "t5_1_1_base": {"text": ("a.txt",)}}
+TEXT = {"text": ("a.txt",)}
+NEEDED = {"pretrain": TEXT, "byt5_small": TEXT, "t5_1_1_base": TEXT, "multilingual": TEXT}
 WITH_OWN_TEST = {"finetune"}
 
 
