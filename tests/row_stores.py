@@ -34,5 +34,5 @@ def rows(store, name):
 
 
 def contents(place):
-    """Every file of a store but for what says when and where the source stands."""
+    """Every file of a store."""
     return {path.name: path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}

@@ -2,11 +2,14 @@ import os
 from pathlib import Path
 
 import pytest
+import task_functions as own
 from pipeline_data import sentences, text_task
+from row_stores import build_stores, task_of, write_pairs
 
 from spanloom.pipeline import same_text
-from spanloom.pipeline.same_text import changed_texts
+from spanloom.pipeline.same_text import changed_code, changed_texts
 from spanloom.pipeline.store import open_or_build_all
+from spanloom.settings.function import Function
 from spanloom.tasks.heldout import bound_of, is_heldout
 from spanloom.vocabularies.build import build
 
@@ -71,3 +74,25 @@ def test_nothing_is_written(built, tmp_path):
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p != path}
     assert changed(path, ["other\n"] * 50, task, stores)
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p != path} == before
+
+
+def test_rows_of_preprocessors_are_compared_as_they_are_read(tmp_path):
+    path = Path(write_pairs(tmp_path))
+    task = task_of(str(path), own.not_third)
+    stores = build_stores(task, tmp_path)
+    os.utime(path, (1, 1))
+    assert changed_texts(task, stores) == set()
+    lines = path.read_text().splitlines(keepends=True)
+    assert changed(path, [*lines[:-1], "other\tother\n"], task, stores) == {"train"}
+
+
+def test_edited_code_is_told_from_other_settings_and_from_none(tmp_path):
+    path = write_pairs(tmp_path)
+    text = "BY = 3\ndef cut(example):\n    return {**example, 'inputs': example['inputs'][:BY]}\n"
+    (tmp_path / "mine.py").write_text(text)
+    task = task_of(path, Function(f"{tmp_path}/mine.py:cut"))
+    stores = build_stores(task, tmp_path)
+    assert changed_code(task, stores) == "" == changed_code(task_of(path), stores)
+    (tmp_path / "mine.py").write_text(text.replace("BY = 3", "BY = 4"))
+    assert changed_code(task, stores) == "the code of cut was edited"
+    assert changed_code(task, {}) == ""
