@@ -45,16 +45,21 @@ def test_every_make_target_the_readme_names_is_there():
     assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
 
 
+def recipe_of(mark: str) -> str:
+    """The recipe after a comment of the README."""
+    return README.read_text(encoding="utf-8").split(f"<!-- {mark} -->")[1].split("```python\n")[1].split("```")[0]
+
+
 def test_the_recipe_of_the_readme_trains(tmp_path: Path):
-    code = README.read_text(encoding="utf-8").split("<!-- recipe -->")[1].split("```python\n")[1].split("```")[0]
     make_corpus(tmp_path)
-    (tmp_path / "novels.py").write_text(code, encoding="utf-8")
+    (tmp_path / "novels.py").write_text(recipe_of("recipe"), encoding="utf-8")
     run_command(f"spanloom train novels.py --out runs/n --schedule.warmup-steps 1 {' '.join(FEW_STEPS)}", tmp_path)
     assert (tmp_path / "runs/n/checkpoints/2").is_dir()
 
 
 def test_the_commands_run_in_order(tmp_path: Path):
     make_corpus(tmp_path)
+    (tmp_path / "sums.py").write_text(recipe_of("tasks"), encoding="utf-8")
     ran = 0
     for line in commands():
         if not line.startswith("spanloom ") or line.startswith("spanloom train quickstart"):

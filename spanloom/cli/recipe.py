@@ -140,7 +140,8 @@ def _load(path: Path, name: str) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and get_type_hints look their module up
-    sys.path.insert(0, str(path.resolve().parent))  # a recipe may import its neighbours
+    # A recipe may import its neighbours. Last: a numbers.py among them must not take the place of Python's own.
+    sys.path.append(str(path.resolve().parent))
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

@@ -148,7 +148,7 @@ def _load_file(path: str) -> types.ModuleType:
     setattr(module, _TEXT, text.decode("utf-8", "replace"))
     folder = os.path.dirname(path)
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # it may import its neighbours
+        sys.path.append(folder)  # it may import its neighbours, and a numbers.py among them is not Python's
     sys.modules[name] = module  # dataclasses look their module up
     try:
         exec(compile(text, path, "exec"), module.__dict__)

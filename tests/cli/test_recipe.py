@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -48,6 +50,14 @@ def test_a_file(tmp_path):
 def test_a_file_may_import_its_neighbours(tmp_path):
     write(tmp_path, GOOD, "spanloom_test_neighbour.py")
     assert find(write(tmp_path, "from spanloom_test_neighbour import recipe\n", "other.py")).make().name == "mine"
+
+
+def test_files_beside_a_recipe_do_not_take_the_place_of_pythons_own(tmp_path):
+    write(tmp_path, "raise SystemExit('imported in the place of numbers')\n", "numbers.py")
+    write(tmp_path, GOOD, "mine.py")
+    code = "import sys; sys.path.remove(''); from spanloom.cli.recipe import find; find('mine.py'); import numpy"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", list(recipes.shipped()))
