@@ -9,7 +9,6 @@ from spanloom.pipeline.build_progress import Progress
 from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.eras import Eras, Resumption
 from spanloom.pipeline.examples import DataError, Examples, PairExamples, StreamExamples, Widths, widths_of
-from spanloom.pipeline.feature_ids import vocabularies_of
 from spanloom.pipeline.positions import TrainingRows
 from spanloom.pipeline.row_encoder import RowEncoder
 from spanloom.pipeline.row_examples import RowExamples, check_readable, end_ids
@@ -23,6 +22,7 @@ from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
 from spanloom.settings.task import Task, features_of, uses_rows
+from spanloom.tasks.feature_vocabularies import vocabularies_of
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.objectives.build import denoiser_of
 from spanloom.tasks.preprocessing import Preprocessors

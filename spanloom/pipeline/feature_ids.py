@@ -9,7 +9,6 @@ from spanloom.settings.feature import Feature
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.task import Task, features_of
 from spanloom.tasks.shown import shown
-from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 Value = bytes | np.ndarray
@@ -24,14 +23,6 @@ def ordered_features(task: Task) -> tuple[Feature, ...]:
     """The task's features, those first that a model learns from."""
     first = ("inputs", "targets") if isinstance(task.objective, Supervised) else ("text",)
     return tuple(sorted(features_of(task), key=lambda feature: [*first, feature.name].index(feature.name)))
-
-
-def vocabularies_of(task: Task, vocabulary: Vocabulary) -> dict[str, Vocabulary]:
-    """The vocabulary of each feature, those that differ from the task's built from their settings."""
-    return {
-        feature.name: vocabulary if feature.vocabulary in (None, task.vocabulary) else build(feature.vocabulary)
-        for feature in features_of(task)
-    }
 
 
 def value_of(example: Mapping[str, Any], feature: Feature, vocabulary: Vocabulary) -> Value:
@@ -57,6 +48,11 @@ def value_of(example: Mapping[str, Any], feature: Feature, vocabulary: Vocabular
     if len(ids) and not 0 <= ids.min() <= ids.max() <= highest:
         odd = int(ids.min()) if ids.min() < 0 else int(ids.max())
         raise FeatureError(f"the feature {feature.name!r} has the id {odd}, and its vocabulary has 0 to {highest}")
+    if feature.add_eos and len(ids) and ids[-1] == vocabulary.eos_id:
+        raise FeatureError(
+            f"the ids of the feature {feature.name!r} end with an end of sequence, after which another would be put: "
+            f"give the task Feature({feature.name!r}, add_eos=False) (all its features with it), or leave that one out"
+        )
     return ids
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.pipeline.feature_ids import FeatureError, Value, ids_of, ordered_features, value_of, vocabularies_of
+from spanloom.pipeline.feature_ids import FeatureError, Value, ids_of, ordered_features, value_of
 from spanloom.pipeline.shards import Ragged, ragged, token_dtype
 from spanloom.pipeline.tokenization import Encoded
 from spanloom.settings.feature import Feature
@@ -43,7 +43,7 @@ class RowEncoder:
         self._task = task
         self.chain = Preprocessors(task, vocabulary)
         self.features = ordered_features(task)
-        self.vocabularies = vocabularies_of(task, vocabulary)
+        self.vocabularies = self.chain.run.vocabularies
         measured = isinstance(task.objective, Supervised) and (task.postprocess is not None or bool(task.metrics))
         self._keeps_rows = split == "heldout" and measured
         self.dtypes = self._columns()

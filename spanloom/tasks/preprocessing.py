@@ -26,6 +26,7 @@ from spanloom.settings.objectives import FullLM, Supervised
 from spanloom.settings.task import Task
 from spanloom.tasks import functions
 from spanloom.tasks.example_rng import ExampleRng
+from spanloom.tasks.feature_vocabularies import vocabularies_of
 from spanloom.tasks.randomness import hash64
 from spanloom.tasks.shown import shown
 from spanloom.tasks.templates import FieldError
@@ -48,8 +49,8 @@ class RunSettings:
 
     task: Task
     """The task's settings."""
-    vocabulary: Vocabulary
-    """The task's vocabulary."""
+    vocabularies: Mapping[str, Vocabulary]
+    """The vocabulary of each feature, by its name."""
 
     @property
     def inputs_length(self) -> int | None:
@@ -81,7 +82,8 @@ class Preprocessors:
     def __init__(self, task: Task, vocabulary: Vocabulary):
         """Raises FunctionError for code that is not found, or fails when it is loaded."""
         self._task = task.name
-        self._run = RunSettings(task, vocabulary)
+        self.run = RunSettings(task, vocabularies_of(task, vocabulary))
+        """What preprocessors may know of the run."""
         steps = [_step(function, place) for place, function in enumerate(task.preprocessors)]
         first = next((step.place for step in steps if "rng" in step.takes), len(steps))
         self.built, self.read = tuple(steps[:first]), tuple(steps[first:])
@@ -121,7 +123,7 @@ class Preprocessors:
     def _apply(
         self, step: Step, example: Example, number: int, rng: ExampleRng | None, single: bool = False
     ) -> list[Example]:
-        named: dict[str, Any] = {"number": number, "rng": rng, "run": self._run}
+        named: dict[str, Any] = {"number": number, "rng": rng, "run": self.run}
         given = {name: named[name] for name in step.takes}
         try:
             found = step.call(example, **given)

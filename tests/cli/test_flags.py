@@ -303,3 +303,10 @@ def test_settings_of_one_of_many_tasks_are_in_the_recipe(mixture, capsys):
     said = capsys.readouterr().out
     assert "--task.stop" in said
     assert "t299" not in said
+
+
+@pytest.mark.parametrize("name", ["preprocessors", "metrics", "postprocess", "features"])
+def test_code_and_lists_of_settings_stand_in_recipes_alone(name):
+    with pytest.raises(UsageError, match=f"--task.{name}: no flag can say what this holds .*: write a recipe"):
+        run(f"--task.{name}", "x")
+    assert run("--task.deduplicate", "text", "title").task.deduplicate == ("text", "title")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from spanloom.pipeline.feature_ids import FeatureError, ids_of, ordered_features, value_of, vocabularies_of
+from spanloom.pipeline.feature_ids import FeatureError, ids_of, ordered_features, value_of
 from spanloom.settings.feature import Feature
 from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.task import PairFiles, Task, TextFiles
@@ -18,13 +18,6 @@ def test_features_are_in_the_order_of_the_model():
     names = [f.name for f in ordered_features(Task("t", PairFiles(), objective=Supervised(), features=features))]
     assert names == ["inputs", "targets", "label"]
     assert [f.name for f in ordered_features(Task("t", TextFiles(), objective=SpanCorruption()))] == ["text"]
-
-
-def test_each_feature_may_have_a_vocabulary_of_its_own():
-    features = (Feature("inputs", Bytes("google")), Feature("targets"), Feature("more", Bytes()))
-    found = vocabularies_of(Task("t", PairFiles(), objective=Supervised(), features=features), BYTES)
-    assert found["targets"] is BYTES and found["more"] is BYTES
-    assert found["inputs"].sentinels[0] == 258
 
 
 @pytest.mark.parametrize(
@@ -52,12 +45,18 @@ def test_text_and_ids_become_ids(value, ids):
         ({"a": 1}, "'inputs' is of type dict"),
         ([-1], "the id -1, and its vocabulary has 0 to 383"),
         ([5, 384], "the id 384"),
+        ([5, 1], r"end with an end of sequence, .* Feature\('inputs', add_eos=False\)"),
         ("\ud800", r"half a character \(lone surrogate \\ud800\)"),
     ],
 )
 def test_what_is_neither_is_said(value, said):
     with pytest.raises(FeatureError, match=said):
         value_of({"inputs": value}, INPUTS, BYTES)
+
+
+def test_an_end_of_sequence_may_stand_there_where_none_is_put():
+    feature = Feature("inputs", add_eos=False)
+    assert ids_of(value_of({"inputs": [5, 1]}, feature, BYTES), BYTES).tolist() == [5, 1]
 
 
 def test_what_is_missing_is_named_unless_it_may_be():

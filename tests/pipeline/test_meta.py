@@ -11,7 +11,8 @@ from spanloom.pipeline.shards import DamagedStoreError, write_shard
 def entry_of(path, *lengths):
     columns = {"tokens": ragged_of([range(length) for length in lengths], np.uint16)}
     write_shard(path, columns)
-    return shard_entry(path, columns, {"tokens": 2}, examples=len(lengths), text_bytes=10, characters=9, text_hash="hash")
+    told = {"examples": len(lengths), "text_bytes": 10, "characters": 9, "text_hash": "hash"}
+    return shard_entry(path, columns, {"tokens": 2}, **told)
 
 
 @pytest.mark.short

@@ -11,8 +11,8 @@ from spanloom.pipeline.facts.lengths import ends_of
 from spanloom.pipeline.facts.pieces import LaidOut, lay_out
 from spanloom.pipeline.facts.tasks import TaskFacts, task_facts
 from spanloom.pipeline.facts.token_columns import token_columns
-from spanloom.pipeline.feature_ids import vocabularies_of
 from spanloom.settings.run import Run
+from spanloom.tasks.feature_vocabularies import vocabularies_of
 
 
 @dataclass(frozen=True)
