@@ -8,17 +8,23 @@ from urllib.parse import quote
 from spanloom.pipeline.build_progress import Progress
 from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.eras import Eras, Resumption
-from spanloom.pipeline.examples import DataError, Examples, PairExamples, StreamExamples, Widths, widths_of
+from spanloom.pipeline.examples import DataError, Examples, StreamExamples
 from spanloom.pipeline.positions import TrainingRows
-from spanloom.pipeline.row_encoder import RowEncoder
-from spanloom.pipeline.row_examples import RowExamples, check_readable, end_ids
+from spanloom.pipeline.row_examples import check_readable
 from spanloom.pipeline.several import have_stores, naming, refuse_missing
+from spanloom.pipeline.spool.dataset import StreamDataset
+from spanloom.pipeline.spool.index import SpoolIndex
+from spanloom.pipeline.spool.opening import heldout_task, open_spool, spool_directory
+from spanloom.pipeline.spool.shards import report_of
+from spanloom.pipeline.spool.spool import Spool
 from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
+from spanloom.pipeline.task_examples import examples_of
 from spanloom.pipeline.training_rows import LEARNT, rows_of
 from spanloom.pipeline.unknown_text import warn_of_unknown_text
 from spanloom.settings.mixture import Mixture
 from spanloom.settings.objectives import FullLM, Supervised, TokenStream
 from spanloom.settings.packing import Packed
+from spanloom.settings.row_sources import is_stream
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
 from spanloom.settings.task import Task, features_of, uses_rows
@@ -33,6 +39,10 @@ from spanloom.vocabularies.vocabulary import Vocabulary
 
 VOCABULARY = "vocabulary"
 _PARTS = {"train": "the training text", "heldout": "the held-out text", VOCABULARY: "the vocabulary"}
+
+
+Part = Store | SpoolIndex
+"""What holds one part of a task: a store, or the shards of a stream."""
 
 
 def in_words(part: str) -> str:
@@ -134,21 +144,37 @@ def open_data(
                     _check_vocabulary_fits(run, vocabularies_of(task, vocabulary)[feature.name])
     places_of = {task.name: store_directories(task, directory) for task in run.tasks}
     refuse_missing([task for task in run.tasks if not have_stores(places_of[task.name].values())])
-    built = {}
+    built: dict[str, dict[Split, Part]] = {}
+    stands = {} if resumption is None else resumption.streams
     for task in run.tasks:
         with naming(task, several=len(run.tasks) > 1):
-            built[task.name] = open_or_build_all(
-                task, places_of[task.name], vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
+            places, built[task.name] = dict(places_of[task.name]), {}
+            finite = task
+            if is_stream(task.source):
+                built[task.name]["train"] = open_spool(
+                    task,
+                    places.pop("train"),
+                    vocabulary,
+                    stands=stands.get(task.name),
+                    progress=progress,
+                    checksum=checksum,
+                    warn=warn,
+                )
+                finite = heldout_task(task)
+            built[task.name] |= open_or_build_all(
+                finite, places, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
             )
     data = data_of(run, built, vocabulary, resumption)
     for one in data.tasks:
+        if isinstance(one.train, StreamDataset):
+            one.train.spool.say = warn
         warn_of_unknown_text(one.task, one.train.store, vocabulary, warn)
     return data
 
 
 def data_of(
     run: Run,
-    built: Mapping[str, Mapping[Split, Store]],
+    built: Mapping[str, Mapping[Split, Part]],
     vocabulary: Vocabulary,
     resumption: Resumption | None = None,
 ) -> Data:
@@ -164,35 +190,40 @@ def data_of(
     return Data(run.task, rows, tuple(tasks), vocabulary, lengths, eras)
 
 
-def _task_data(task: Task, stores: Mapping[Split, Store], vocabulary: Vocabulary, seed: int) -> TaskData:
-    examples = _examples_of(task, stores, vocabulary)
+def _task_data(task: Task, built: Mapping[Split, Part], vocabulary: Vocabulary, seed: int) -> TaskData:
+    stores = {split: part for split, part in built.items() if isinstance(part, Store)}
+    if isinstance(index := built["train"], SpoolIndex):
+        return _stream_data(task, index, stores, vocabulary, seed)
+    examples = examples_of(task, stores, vocabulary)
     _check_enough(task, stores, examples)
     parts = {split: Dataset(examples[split], seed=seed, task=task.name, store=store) for split, store in stores.items()}
     reports = {split: store.report for split, store in stores.items()}
     return TaskData(task, parts["train"], parts.get("heldout"), reports)
 
 
+def _stream_data(
+    task: Task, index: SpoolIndex, stores: Mapping[Split, Store], vocabulary: Vocabulary, seed: int
+) -> TaskData:
+    train, heldout = StreamDataset(Spool(task, vocabulary, index), seed=seed), None
+    reports: dict[Split, ReadReport] = {"train": report_of(index)}
+    if stores:
+        examples = examples_of(task, stores, vocabulary)["heldout"]
+        if examples.num_examples == 0:
+            raise DataError(
+                f"the held-out part of task {task.name!r} is empty: raise task.source.heldout_share or heldout_take, "
+                "or set heldout_share to 0 to train without"
+            )
+        heldout = Dataset(examples, seed=seed, task=task.name, store=stores["heldout"])
+        reports["heldout"] = stores["heldout"].report
+    return TaskData(task, train, heldout, reports)
+
+
 def store_directories(task: Task, directory: Path) -> dict[Split, Path]:
     """Where the stores of a task stand in a run directory. Raises DataError for a name that no directory can have."""
     base = Path(directory) / STORES / _directory_name(task.name)
     splits: tuple[Split, ...] = ("train", "heldout") if has_heldout(task.source) else ("train",)
-    return {split: base / split for split in splits}
-
-
-def _examples_of(task: Task, stores: Mapping[Split, Store], vocabulary: Vocabulary) -> dict[Split, Examples]:
-    objective = task.objective
-    if not isinstance(objective, Supervised):
-        return {split: StreamExamples(store, objective, vocabulary) for split, store in stores.items()}
-    ends = None
-    if uses_rows(task):
-        encoder = RowEncoder(task, vocabulary)
-        eos = end_ids(encoder)
-        ends = eos["inputs"], eos["targets"]
-        if encoder.chain.read:
-            asked = Widths(objective.inputs_length or 0, objective.targets_length or 0)
-            return {split: RowExamples(store, task, asked, vocabulary) for split, store in stores.items()}
-    widths = widths_of(stores, objective, ends)
-    return {split: PairExamples(store, widths, vocabulary, ends) for split, store in stores.items()}
+    places = {split: base / split for split in splits}
+    return {**places, "train": spool_directory(places["train"])} if is_stream(task.source) else places
 
 
 def _check_vocabulary_fits(run: Run, vocabulary: Vocabulary) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from spanloom.pipeline.batches import Batch, fill_batch, join_batches, to_batch
 from spanloom.pipeline.drawn import Drawn, tokens_of
 from spanloom.pipeline.examples import Examples
-from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys
+from spanloom.pipeline.order import Order, TrainingOrder, heldout_noise_keys
 from spanloom.pipeline.positions import WHOLE, Position, Share
 from spanloom.pipeline.shards import Ragged
 from spanloom.pipeline.store import Store
@@ -43,12 +43,19 @@ class DrawnExample(TextExample):
 class Dataset:
     """Numbered examples of one part of the data, as batches. It has no state: every answer follows from arguments."""
 
+    is_stream = False
+    """Nobody knows how many examples there are; else `num_examples`."""
+
     def __init__(self, examples: Examples, *, seed: int, task: str, store: Store):
-        self.store = store
-        """The tokens behind it."""
+        self._store = store
         self.examples = examples
         """What makes them."""
-        self._order = TrainingOrder(examples.num_examples, seed, task)
+        self._order: Order = TrainingOrder(examples.num_examples, seed, task)
+
+    @property
+    def store(self) -> Store:
+        """The tokens behind it."""
+        return self._store
 
     @property
     def num_examples(self) -> int:
@@ -83,6 +90,10 @@ class Dataset:
     def skip(self, position: Position, rows: int) -> Position:
         """The position so many rows later."""
         return {"examples": position["examples"] + rows}
+
+    def first_draw(self, position: Position) -> int:
+        """The first draw that whoever goes on from a position may look at."""
+        return position["examples"]
 
     def find(self, first: int, count: int) -> Drawn:
         """Draws first..first + count - 1 of the endless training order, none made yet; as of task 0."""

@@ -78,6 +78,10 @@ class Draws(Protocol):
         """Examples that there are, each counted once."""
 
     @property
+    def is_stream(self) -> bool:
+        """Whether there are more than `num_examples`, and nobody knows how many."""
+
+    @property
     def num_draws(self) -> int | None:
         """Draws that there are; None: endless."""
 

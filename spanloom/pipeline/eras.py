@@ -5,6 +5,7 @@ added or weighed anew in a run that goes on, with what was drawn before staying 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from spanloom.pipeline.mixing_plan import UNLIMITED, MixingPlan, plan_of, replanned
@@ -42,6 +43,8 @@ class Resumption(NamedTuple):
     """How it drew its tasks until then; empty: not known, so always as its settings say."""
     position: Position
     """Where it stands."""
+    streams: Mapping[str, Any] = MappingProxyType({})
+    """Where the streams among its tasks stand, by name of the task, see `spanloom.pipeline.spool.needed`."""
 
 
 def next_draw(position: Position) -> int:

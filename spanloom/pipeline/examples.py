@@ -8,7 +8,6 @@ import numpy as np
 
 from spanloom.pipeline.batches import pad_rows
 from spanloom.pipeline.chunks import chunks_of
-from spanloom.pipeline.columns import Column
 from spanloom.pipeline.store import Store
 from spanloom.settings.objectives import Supervised, TokenStream
 from spanloom.tasks.block import Block, empty_block
@@ -21,10 +20,20 @@ class DataError(ValueError):
     """The data cannot be learned from as the settings stand. The message says what to change."""
 
 
+class Tokens(Protocol):
+    """One flat stream of tokens."""
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """Tokens start..stop, (stop - start,)."""
+
+
 class Examples(Protocol):
     """Numbered examples; which one is made, and from which noise, is the caller's choice."""
 
-    num_examples: int
+    @property
+    def num_examples(self) -> int:
+        """How many there are."""
+
     inputs_length: int
     targets_length: int
     eos_id: int
@@ -37,7 +46,7 @@ class Examples(Protocol):
         """The example's own tokens before noise, (n,)."""
 
     @property
-    def columns(self) -> tuple[Column, Column] | None:
+    def columns(self) -> tuple[Tokens, Tokens] | None:
         """Of inputs and targets, where examples are rows of these with an end of sequence; None where they are made."""
 
     def locate(self, examples_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -32,6 +32,15 @@ class MixedDataset:
     """Rows are not shared."""
 
     @property
+    def is_stream(self) -> bool:
+        """Whether the rows of a task are a stream, so that nobody knows how many examples there are."""
+        return any(part.is_stream for part in self._parts)
+
+    def first_draw(self, position: Position) -> int:
+        """The first draw that whoever goes on from a position may look at."""
+        return position["examples"] // _BLOCK * _BLOCK
+
+    @property
     def num_draws(self) -> int | None:
         """Draws there are; None: endless."""
         return self.plan.end

@@ -1,10 +1,21 @@
 """The endless order of training examples: epoch after epoch, each a global shuffle computed index by index."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from spanloom.tasks.randomness import hash64, key_of, permute_index
+
+
+class Order(Protocol):
+    """Which example is drawn i-th, and what decides its noise."""
+
+    def draws(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """(epoch, example) of draws first..first + count - 1; two (count,) int64 arrays."""
+
+    def noise_keys(self, epochs: np.ndarray, examples: np.ndarray) -> np.ndarray:
+        """(N,) uint64 keys of the noise, by (seed, task, epoch, example): never by host, worker or position."""
 
 
 @dataclass(frozen=True)

@@ -22,19 +22,37 @@ class PackedRows:
         slots: tuple[int, int],
         max_segments: int | None = None,
         earlier: tuple[tuple[int, tuple[int, int]], ...] = (),
+        measured: int = 0,
     ):
-        """`earlier`: windows before (the first of the pair) that have other slots, as `PackedOrder.earlier`."""
+        """`earlier`: windows before (the first of the pair) that have other slots, as `PackedOrder.earlier`.
+        `measured`: the window that tells, with those beside it, how many examples share a row.
+        """
         self.draws = draws
         """The examples that are packed, in their order."""
-        self._order = PackedOrder(self._lengths, slots, max_segments, draws.num_draws, earlier=earlier)
+        self._order = PackedOrder(
+            self._lengths, slots, max_segments, draws.num_draws, earlier=earlier, measured=measured
+        )
         self._found = DrawBlocks(draws, self._order.group)
         every = (slots, *(others for _, others in earlier))
         self.inputs_length, self.targets_length = (max(lengths) for lengths in zip(*every, strict=True))
-        self.num_examples = draws.num_examples
-        self._made_from = draws, slots, max_segments, earlier
+        self._made_from = draws, slots, max_segments, earlier, measured
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedRows, self._made_from  # what is kept for speed is nothing to send to other processes
+
+    @property
+    def num_examples(self) -> int:
+        """Examples that there are, each counted once."""
+        return self.draws.num_examples
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether there are more than `num_examples`, and nobody knows how many."""
+        return self.draws.is_stream
+
+    def first_draw(self, position: Position) -> int:
+        """The first draw that whoever goes on from a position may look at."""
+        return self._order.first_draw(WindowRow(**position))
 
     @property
     def start(self) -> Position:
@@ -43,7 +61,7 @@ class PackedRows:
 
     @property
     def examples_per_row(self) -> float:
-        """The mean over the windows that are planned first."""
+        """The mean over the windows that are planned first, or with the one that is `measured`."""
         return self._order.draws_per_row
 
     def take(self, position: Position, batch_size: int, share: Share = WHOLE) -> tuple[Batch, Position]:

@@ -49,6 +49,8 @@ class PackedOrder:
     """Draws packed together."""
     earlier: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """(window, slots): windows before that one have these slots, if no pair before says otherwise."""
+    measured: int = 0
+    """The window that tells, with its group, how many draws share a row."""
 
     _planned: dict[int, tuple[Packs, ...]] = field(default_factory=dict, init=False, repr=False)
     """The group of windows planned last: a memory for speed alone."""
@@ -64,9 +66,14 @@ class PackedOrder:
 
     @property
     def draws_per_row(self) -> float:
-        """The mean over the first group; 1 where there are no draws."""
-        rows = sum(len(self._plan(window)) for window in self._windows_of(0) if self._draws_of(window))
-        return self.group_size(0) / rows if rows else 1.0
+        """The mean over the group of the window that is measured; 1 where there are no draws."""
+        group = self.measured // _IN_STEP
+        rows = sum(len(self._plan(window)) for window in self._windows_of(group) if self._draws_of(window))
+        return self.group_size(group) / rows if rows else 1.0
+
+    def first_draw(self, position: Position) -> int:
+        """The first draw whose length is asked for by whoever goes on from a position: the first of its group."""
+        return position.window // _IN_STEP * self.group
 
     def take(self, position: Position, count: int) -> tuple[Packs, Position]:
         """`count` rows from a position on, fewer at the end of the data, with the numbers of their draws; what follows.

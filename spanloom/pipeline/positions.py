@@ -52,6 +52,10 @@ class TrainingRows(Protocol):
         """Examples that there are, each counted once."""
 
     @property
+    def is_stream(self) -> bool:
+        """Whether there are more than `num_examples`, and nobody knows how many."""
+
+    @property
     def examples_per_row(self) -> float:
         """Examples that share a row, on the mean."""
 
@@ -64,3 +68,6 @@ class TrainingRows(Protocol):
 
     def skip(self, position: Position, rows: int) -> Position:
         """The position so many rows later, without making any."""
+
+    def first_draw(self, position: Position) -> int:
+        """The first draw that whoever goes on from a position may look at: not after that of its first row."""

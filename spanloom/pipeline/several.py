@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from spanloom.pipeline.meta import META
+from spanloom.pipeline.spool.index import HEADER
 from spanloom.settings.task import Task
 from spanloom.tasks.read_report import BadInputError
 from spanloom.tasks.sources import source_fingerprint
@@ -22,8 +23,8 @@ def naming(task: Task, *, several: bool) -> Iterator[None]:
 
 
 def have_stores(directories: Iterable[Path]) -> bool:
-    """Whether stores stand in all of them, which may be used whatever became of the text behind them."""
-    return all((directory / META).exists() for directory in directories)
+    """Whether stores, or shards of streams, stand in all of them, which may be used whatever became of the text behind them."""
+    return all(any((directory / name).exists() for name in (META, HEADER)) for directory in directories)
 
 
 def refuse_missing(tasks: Sequence[Task]) -> None:

@@ -11,7 +11,7 @@ from spanloom.pipeline.positions import TrainingRows
 from spanloom.settings.mixture import Mixture
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
-from spanloom.tasks.rates import Size, task_rates
+from spanloom.tasks.rates import Size, task_rates, uncounted
 from spanloom.tasks.rows import ROW
 
 LEARNT = ("tokens", "inputs", "targets")
@@ -26,7 +26,9 @@ def rows_of(run: Run, parts: Mapping[str, Dataset], resumption: Resumption | Non
     slots = _slots(run.packing, parts) if isinstance(run.packing, Packed) else None
     now = _era(run, parts, slots)
     try:
-        eras = (now,) if resumption is None or _is_renamed(now, resumption) else continued(now, *resumption)
+        eras: Eras = (now,)
+        if resumption is not None and not _is_renamed(now, resumption):
+            eras = continued(now, resumption.eras, resumption.position)
         names, plan = plan_from(eras)
     except ValueError as error:
         raise DataError(str(error)) from None
@@ -35,7 +37,9 @@ def rows_of(run: Run, parts: Mapping[str, Dataset], resumption: Resumption | Non
         draws = MixedDataset([parts[name] for name in names], plan)
     rows: TrainingRows = draws
     if isinstance(run.packing, Packed) and slots:
-        rows = PackedRows(draws, slots, run.packing.max_segments, earlier_slots(eras))
+        # of a stream that went on only what is near is still there
+        measured = resumption.position["window"] if resumption is not None and draws.is_stream else 0
+        rows = PackedRows(draws, slots, run.packing.max_segments, earlier_slots(eras), measured)
     _check_end(run, draws.num_draws, rows.examples_per_row)
     return rows, eras
 
@@ -49,8 +53,10 @@ def _is_renamed(now: Era, resumption: Resumption) -> bool:
 def size_of(part: Dataset) -> Size:
     """What rates may go by: examples as the run draws them, and characters and tokens as the store counted them.
 
-    Those of examples that are made when they are read nobody counts.
+    Those of examples that are made when they are read nobody counts, and none of a stream.
     """
+    if part.is_stream:
+        return Size()
     counts = part.store.meta["counts"]
     if ROW in counts["columns"] and len(counts["columns"]) == 1:
         return Size(part.num_examples)
@@ -62,10 +68,23 @@ def _era(run: Run, parts: Mapping[str, Dataset], slots: tuple[int, int] | None) 
     """How the settings have tasks drawn."""
     if not isinstance(run.task, Mixture):
         return Era(0, {run.task.name: 1.0}, seed=run.seed, slots=slots)
+    sizes = {name: size_of(part) for name, part in parts.items()}
+    streams = [name for name, part in parts.items() if part.is_stream]
+    if by_size := sorted(name for name, _ in uncounted(run.task, sizes) if name in streams):
+        raise DataError(
+            f"the rate of task {by_size[0]!r} in mixture {run.task.name!r} goes by its size, but its rows are a "
+            "stream, and nobody knows how many there are: give it a number as its rate"
+        )
     try:
-        rates = task_rates(run.task, {name: size_of(part) for name, part in parts.items()})
+        rates = task_rates(run.task, sizes)
     except ValueError as error:
         raise DataError(str(error)) from None
+    epochs_of = dict(zip(rates.names, rates.epochs, strict=True))
+    if ending := [name for name in streams if epochs_of[name] is not None]:
+        raise DataError(
+            f"task {ending[0]!r} in mixture {run.task.name!r} is to be used for a number of epochs, but its rows are a "
+            "stream, and nobody knows when it has ended: leave epochs unset"
+        )
     limits = {
         name: epochs * parts[name].num_examples
         for name, epochs in zip(rates.names, rates.epochs, strict=True)

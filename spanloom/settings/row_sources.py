@@ -81,9 +81,15 @@ class HuggingFaceDataset:
     revision: str | None = None
     """Commit, tag or branch on the Hub; unset: the newest, looked up each time."""
     streaming: bool = False
-    """Read rows as they come from the Hub, without a copy of the whole data set on disk; needs `take`."""
+    """Read rows as they come, without a copy of the whole data set on disk. With `take` those become a store; without
+    it shards of rows are made as the run needs them, and dropped once no checkpoint needs them any more."""
     take: int | None = None
-    """Rows read at most, from the first; unset: all. A stream needs it: its rows are kept in a store of this size."""
+    """Rows read at most, from the first; unset: all, and of a stream endlessly: at its end it begins again."""
+    shard_rows: int = 16_384
+    """Rows of a stream that are shuffled among themselves and kept together; fewer where they reach 32 MiB."""
+    heldout_take: int = 10_000
+    """Rows of a stream among which the held-out part is found: the first so many of `heldout_split`, if that is set;
+    else `heldout_share` of the first so many. Whatever row of the stream falls into that share is not trained on."""
 
     def __post_init__(self) -> None:
         """Raises TypeError for a data set in memory, which no other process could find."""
@@ -107,7 +113,16 @@ class PythonExamples:
     heldout_share: float = 0.01
     """Share of the rows kept out of training when no held-out split is named; one where it comes to none."""
     take: int | None = None
-    """Rows read at most, from the first; unset: all. Needed where the function never ends."""
+    """Rows read at most, from the first; unset: all. A function that never ends needs it, or `streaming`."""
+    streaming: bool = False
+    """Without `take`: the rows may never end, and shards of them are made as the run needs them. What begins in the
+    middle calls the function anew and passes over rows, at once where it takes `skip` (how many) or returns an object
+    with state_dict and load_state_dict (of JSON data); at its end it begins again."""
+    shard_rows: int = 16_384
+    """Rows of a stream that are shuffled among themselves and kept together; fewer where they reach 32 MiB."""
+    heldout_take: int = 10_000
+    """Rows of a stream among which the held-out part is found: the first so many of `heldout_split`, if that is set;
+    else `heldout_share` of the first so many. Whatever row of the stream falls into that share is not trained on."""
 
     def __post_init__(self) -> None:
         """A callable becomes its name, lists tuples. Raises FunctionError for code that a run cannot write down."""
@@ -154,3 +169,12 @@ class TfdsFolder:
 
 
 RowSource = RowFiles | SeqioCaches | HuggingFaceDataset | PythonExamples | RecordFiles | TfdsFolder
+
+
+Streamed = HuggingFaceDataset | PythonExamples
+"""Sources that can be streams."""
+
+
+def is_stream(source: object) -> bool:
+    """Whether the rows of a source are kept some at a time, as a run needs them, and not all of them in a store."""
+    return isinstance(source, Streamed) and source.streaming and source.take is None

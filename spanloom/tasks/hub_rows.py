@@ -24,10 +24,10 @@ _INSTALL = "pip install 'spanloom[hub]'"
 def read_hub_rows(source: HuggingFaceDataset, split: str, report: ReadReport) -> Iterator[dict[str, Any]]:
     """The rows of a split in its own order; files of images and audio are not decoded.
 
-    Raises BadInputError for a data set, configuration or split that does not exist, naming those that do, for a stream
-    without `take`, and where the library is not installed.
+    Raises BadInputError for a data set, configuration or split that does not exist, naming those that do, and where the
+    library is not installed.
     """
-    dataset = _open(source, split)
+    dataset = open_dataset(source, split)
     report.files += 1
     yield from rows_of_dataset(dataset, _named(source), report)
 
@@ -48,14 +48,14 @@ def identify_hub_rows(source: HuggingFaceDataset, splits: list[str]) -> Iterator
         yield f"{source.dataset} {_commit(source)}".encode()
     else:
         for split in splits:
-            yield f"{source.dataset if kind == 'hub' else kind} {_open(source, split)._fingerprint}".encode()
+            yield f"{source.dataset if kind == 'hub' else kind} {open_dataset(source, split)._fingerprint}".encode()
 
 
 def hub_rows_bytes(source: HuggingFaceDataset, splits: list[str]) -> int:
     """Bytes of these splits in memory; 0 where nobody can say."""
     if source.streaming:
         return 0
-    return sum(int(_open(source, split).data.nbytes) for split in splits)
+    return sum(int(open_dataset(source, split).data.nbytes) for split in splits)
 
 
 def rows_of_dataset(dataset: Any, name: str, report: ReadReport | None = None) -> Iterator[dict[str, Any]]:
@@ -73,20 +73,19 @@ def rows_of_dataset(dataset: Any, name: str, report: ReadReport | None = None) -
             if report is not None:
                 report.file_bytes += batch.nbytes
         return
-    for row in dataset.decode(False) if hasattr(dataset, "decode") and dataset.features else dataset:
+    for row in undecoded(dataset):
         yield dict(row)
 
 
-def _open(source: HuggingFaceDataset, split: str) -> Any:
-    """The split as a Dataset, or an IterableDataset where it is a stream."""
+def undecoded(dataset: Any) -> Any:
+    """An IterableDataset that leaves files of images and audio as they are."""
+    return dataset.decode(False) if hasattr(dataset, "decode") and dataset.features else dataset
+
+
+def open_dataset(source: HuggingFaceDataset, split: str) -> Any:
+    """The split as a Dataset, or an IterableDataset where it is a stream. Raises BadInputError."""
     library = _library()
     kind = _kind(source)
-    if source.streaming and source.take is None:
-        raise BadInputError(
-            _named(source),
-            "a stream without `take`: nothing says where it ends, and its rows are kept in a store on disk",
-            "Set take to the number of rows to keep, or streaming to False for all of them",
-        )
     if source.streaming and kind in ("arrow", "saved"):
         raise BadInputError(_named(source), "is on disk already: there is nothing to stream", "Set streaming to False")
     if kind == "arrow":
@@ -94,7 +93,7 @@ def _open(source: HuggingFaceDataset, split: str) -> Any:
         parts = [library.Dataset.from_file(path) for path in _arrow_files(source)]
         return _taken(library.concatenate_datasets(parts), source)
     if kind == "saved":
-        return _taken(_of_saved(_asked(source, lambda: library.load_from_disk(source.dataset)), source, split), source)
+        return _taken(_of_saved(asked(source, lambda: library.load_from_disk(source.dataset)), source, split), source)
     return _taken(_loaded(library, source, split), source)
 
 
@@ -106,7 +105,7 @@ def _loaded(library: Any, source: HuggingFaceDataset, split: str) -> Any:
         return library.load_dataset(path, source.config, split=split, streaming=source.streaming, **options)
 
     try:
-        return _asked(source, load)
+        return asked(source, load)
     except BadInputError as error:
         splits = _splits(library, path, source.config, options) if "split" in error.what.lower() else []
         if splits:
@@ -181,10 +180,10 @@ def _commit(source: HuggingFaceDataset) -> str:
     _library()
     from huggingface_hub import HfApi
 
-    return str(_asked(source, lambda: HfApi().dataset_info(source.dataset, revision=source.revision).sha))
+    return str(asked(source, lambda: HfApi().dataset_info(source.dataset, revision=source.revision).sha))
 
 
-def _asked(source: HuggingFaceDataset, act: Callable[[], T]) -> T:
+def asked(source: HuggingFaceDataset, act: Callable[[], T]) -> T:
     """What the library gives. Raises BadInputError for its complaints, without any token that may stand in them."""
     try:
         return act()

@@ -1,14 +1,14 @@
 """PythonExamples: rows that a Python function gives, or that stand in the settings."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from spanloom.settings.function import FunctionError
 from spanloom.settings.row_sources import PythonExamples
 from spanloom.settings.serialize import to_json
-from spanloom.tasks.functions import described, resolve, shown_name
+from spanloom.tasks.functions import described, parameters_of, resolve, shown_name
 from spanloom.tasks.read_report import BadInputError
 from spanloom.tasks.shown import shown
 
@@ -18,20 +18,41 @@ def read_python_examples(source: PythonExamples, split: str | None) -> Iterator[
 
     Raises BadInputError where there are none to be had, and where the function fails, naming the row.
     """
+    yield from checked_rows(source, lambda: _rows_of(made_by(source, split), name_of(source)))
+
+
+def name_of(source: PythonExamples) -> str:
+    """The function's name for messages."""
+    return "rows" if source.function is None else shown_name(source.function)
+
+
+def made_by(source: PythonExamples, split: str | None, skip: int | None = None) -> Any:
+    """What the function gives, called with `split` and `skip` where these are set, or the rows themselves.
+
+    Raises BadInputError where there is neither or both, and whatever the function raises.
+    """
     if source.function is None:
         if not source.rows:
             raise BadInputError("source", "neither a function nor rows are set", "Set function, or rows")
-        yield from source.rows
-        return
+        return source.rows
     if source.rows:
         raise BadInputError("rows", "both a function and rows are set", "Set one of them")
-    name = shown_name(source.function)
-    number = -1
+    given = {name: value for name, value in (("split", split), ("skip", skip)) if value is not None}
+    return resolve(replace(source.function, arguments={**source.function.arguments, **given}))()
+
+
+def takes_skip(source: PythonExamples) -> bool:
+    """Whether the function can begin after some rows by itself: it has a parameter `skip`."""
+    return source.function is not None and "skip" in parameters_of(resolve(source.function))
+
+
+def checked_rows(
+    source: PythonExamples, rows: Callable[[], Iterable[Any]], first: int = 0
+) -> Iterator[Mapping[str, Any]]:
+    """The rows, the first of which has this number. Raises BadInputError as `read_python_examples` does."""
+    name, number = name_of(source), first - 1
     try:
-        function = source.function
-        if split is not None:
-            function = replace(function, arguments={**function.arguments, "split": split})
-        for number, row in enumerate(_rows_of(resolve(function)(), name)):
+        for number, row in enumerate(rows(), first):
             if not isinstance(row, Mapping):
                 what = f"row {number} is a {type(row).__name__} ({shown(row)}), not a mapping from names to values"
                 raise BadInputError(name, what, "Yield dicts, such as {'inputs': ..., 'targets': ...}")

@@ -32,7 +32,7 @@ def read_row_source(source: RowSource, split: Split, report: ReadReport) -> Iter
     Values are str, bytes, int, float, bool, None, lists, mappings and NumPy arrays. `report` counts files, and what is
     left out or mended. Raises BadInputError as `source.errors` says, and in any mode where there is no row.
     """
-    _check(source)
+    check_settings(source)
     given, take = False, getattr(source, "take", None)
     rows = _rows(source, split, report)
     for row in rows if take is None else islice(rows, take):
@@ -93,10 +93,14 @@ def described(source: RowSource) -> str:
             return source.function.name if source.function is not None else "rows"
 
 
-def _check(source: RowSource) -> None:
+def check_settings(source: RowSource) -> None:
+    """Raises BadInputError for settings that make no sense."""
     take, split = getattr(source, "take", None), getattr(source, "split", None)
     if take is not None and take < 1:
         raise BadInputError("take", f"{take} is no number of rows", "Set it to 1 or more, or leave it unset")
+    for name in ("shard_rows", "heldout_take"):
+        if getattr(source, name, 1) < 1:
+            raise BadInputError(name, f"{getattr(source, name)} is no number of rows", "Set it to 1 or more")
     if split is not None and split == getattr(source, "heldout_split", None):
         fix = "Name another held-out split, or none: a share of the rows is kept out then"
         raise BadInputError("heldout_split", f"{split!r} is the split to train on", fix)

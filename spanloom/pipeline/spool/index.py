@@ -1,0 +1,172 @@
+"""The files of a spool, and the index of every shard that it ever had.
+
+    stores/TASK/train.spool/
+      spool.json                    what decides its rows, how the stream is divided, and the mark that it begins with
+      index.jsonl                   a line for every shard: the mark behind it, see `spanloom.pipeline.spool.marks`
+      store/shard-00017.arrow       shards of a store, those that checkpoints may need and a few ahead
+      entries/shard-00017.json      their descriptions
+      probes.json                   rows and what they gave, which show a change that no hash of code would
+      wanted                        the shard that is waited for: whoever makes them makes this one, and a few ahead
+
+A line is written once its shard is whole; what a kill tears off is cut off by the next who writes. Any number of
+processes read; those that write hold the lock `train.spool.lock`.
+"""
+
+import json
+import os
+import re
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spanloom.pipeline.durable import explain_full_disk, json_object, write_file
+from spanloom.pipeline.shards import DamagedStoreError
+from spanloom.pipeline.spool.marks import Mark, from_data, to_data
+
+HEADER = "spool.json"
+LINES = "index.jsonl"
+PROBES = "probes.json"
+_WANTED = "wanted"
+_SHARD = re.compile(r"shard-(\d+)\.arrow")
+
+
+class SpoolIndex:
+    """The shards of a spool that there are, and were."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises FileNotFoundError where there is no spool, DamagedStoreError where it is not what was written."""
+        self.directory = directory
+        try:
+            self.header: dict[str, Any] = json.loads((directory / HEADER).read_bytes())
+            self._marks = [from_data(self.header["base"])]
+            self.bound = int(self.header["bound"])
+            """Rows whose hash is below it are held out of training."""
+            self.fingerprint: dict[str, Any] = self.header["fingerprint"]
+            """What decides its rows."""
+            self.dtypes: dict[str, str] = self.header["dtypes"]
+            """Columns of its shards."""
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedStoreError(f"{directory / HEADER} cannot be read: {error}") from error
+        self._read = 0
+        self._busy = threading.Lock()
+        self._firsts = np.zeros(0, np.int64)
+        self.refresh()
+
+    @property
+    def base(self) -> Mark:
+        """Where it begins: not with the stream, if it goes on from a checkpoint of another directory."""
+        return self._marks[0]
+
+    @property
+    def last(self) -> Mark:
+        """The mark behind the shard made last, as far as was looked."""
+        return self._marks[-1]
+
+    def mark(self, shard: int) -> Mark:
+        """The mark before a shard. Raises IndexError for one that is not known here."""
+        if not self.base.shard <= shard <= self.last.shard:
+            raise IndexError(f"{self.directory} knows shards {self.base.shard} to {self.last.shard - 1}, not {shard}")
+        return self._marks[shard - self.base.shard]
+
+    def refresh(self) -> Mark:
+        """Looks for shards that were made meanwhile, by whomever; the mark behind the last."""
+        with self._busy:
+            try:
+                with (self.directory / LINES).open("rb") as file:
+                    file.seek(self._read)
+                    new = file.read()
+            except FileNotFoundError:
+                return self.last
+            whole = new[: new.rfind(b"\n") + 1]
+            for line in whole.splitlines(keepends=True):
+                self._marks.append(self._mark_of(line))
+                self._read += len(line)
+            return self.last
+
+    def _mark_of(self, line: bytes) -> Mark:
+        data = json_object(line)
+        try:
+            mark = from_data(data or {})
+        except (KeyError, TypeError):
+            mark = None
+        if mark is None or mark.shard != self.last.shard + 1:
+            raise DamagedStoreError(f"{self.directory / LINES} is not as it was written at its byte {self._read}")
+        return mark
+
+    def shards_of(self, examples_N: np.ndarray) -> np.ndarray:
+        """(N,) the shard that each example is in; these must be spooled. Raises IndexError for those before `base`."""
+        if len(self._firsts) != len(self._marks):
+            self._firsts = np.array([mark.examples for mark in self._marks], np.int64)
+        if len(examples_N) and not self._firsts[0] <= examples_N.min() <= examples_N.max() < self._firsts[-1]:
+            raise IndexError(f"{self.directory} has the examples {self._firsts[0]} to {self._firsts[-1] - 1}")
+        return np.searchsorted(self._firsts, examples_N, side="right") - 1 + self.base.shard
+
+    def shard_at_token(self, column: str, token: int) -> int:
+        """The shard that holds a token of a column, counted over all shards."""
+        low, high = 0, len(self._marks) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._marks[middle].tokens.get(column, 0) <= token:
+                low = middle
+            else:
+                high = middle - 1
+        return low + self.base.shard
+
+    def append(self, mark: Mark) -> None:
+        """Writes the mark behind a shard that is whole. Hold the lock."""
+        path = self.directory / LINES
+        line = json.dumps(to_data(mark), separators=(",", ":")).encode() + b"\n"
+        with explain_full_disk(path), path.open("ab") as file:
+            file.truncate(self._read)  # what a kill left of a line
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        self.refresh()
+
+    def paths(self, shard: int) -> tuple[Path, Path]:
+        """Where a shard and its description stand, as `spanloom.pipeline.shard_maker.ShardMaker` has it."""
+        name = f"shard-{shard:05d}"
+        return self.directory / "store" / f"{name}.arrow", self.directory / "entries" / f"{name}.json"
+
+    def kept(self) -> list[int]:
+        """The shards that are on disk, in order."""
+        try:
+            names = os.listdir(self.directory / "store")
+        except FileNotFoundError:
+            return []
+        found = (_SHARD.fullmatch(name) for name in names)
+        numbers = sorted(int(match[1]) for match in found if match)
+        return [number for number in numbers if self.base.shard <= number < self.last.shard]
+
+    def drop(self, examples: int) -> None:
+        """Deletes the shards that hold nothing from this example on; their lines in the index stay."""
+        for shard in self.kept():
+            if self.mark(shard + 1).examples <= examples:
+                for path in reversed(self.paths(shard)):
+                    path.unlink(missing_ok=True)
+
+    def wanted(self) -> int:
+        """The shard that somebody waits for, or reads; -1 where nobody ever did."""
+        try:
+            return int((self.directory / _WANTED).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return -1
+
+    def want(self, shard: int) -> None:
+        """Says that a shard is waited for, or read."""
+        if self.wanted() < shard:
+            temporary = self.directory / f"{_WANTED}.{os.getpid()}-{threading.get_ident()}.part"
+            temporary.write_bytes(str(shard).encode())
+            temporary.replace(self.directory / _WANTED)
+
+
+def begin(directory: Path, fingerprint: Mapping[str, Any], dtypes: Mapping[str, str], bound: int, base: Mark) -> None:
+    """Writes what a spool begins with, in a directory that is empty."""
+    for name in ("store", "entries"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    header = {"fingerprint": fingerprint, "dtypes": dtypes, "bound": bound, "base": to_data(base)}
+    data = json.dumps(header, indent=1, sort_keys=True).encode()
+    write_file(directory / HEADER, lambda file: file.write(data))
