@@ -2,10 +2,12 @@ from dataclasses import replace
 
 import pytest
 
+from spanloom.settings.mixture import Mixture, Weighted
 from spanloom.settings.model import Model
-from spanloom.settings.objectives import SpanCorruption, Supervised
+from spanloom.settings.objectives import FullLM, PrefixLM, SpanCorruption, Supervised
 from spanloom.settings.optimizer import WSD, AdamW, Cosine, Factors, Linear, Rsqrt
-from spanloom.settings.run import Checkpoints, Evaluation, Logging, Loss, Run
+from spanloom.settings.packing import Packed, Unpacked
+from spanloom.settings.run import Checkpoints, Evaluation, Loading, Logging, Loss, Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PairFiles, PythonDocs, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes
@@ -14,6 +16,7 @@ pytestmark = pytest.mark.short
 
 MODEL = Model(vocab_size=384, d_model=32, d_ff=64, num_heads=2, d_kv=16, num_encoder_layers=2, num_decoder_layers=2)
 TASK = Task("docs", PythonDocs())
+PAIRS = Task("pairs", PairFiles(("a.tsv",)), objective=Supervised())
 RUN = Run(name="a", task=TASK, model=MODEL, batch_size=7, steps=100)
 
 
@@ -104,3 +107,49 @@ def test_what_is_fine_passes():
     replace(RUN, schedule=Linear(decay_steps=50, end_factor=0.1)).resolve()
     replace(RUN, task=replace(TASK, vocabulary=Bytes("google")), model=replace(MODEL, vocab_size=259)).resolve()
     replace(RUN, steps=0, schedule=Linear(warmup_steps=10, decay_steps=20, end_factor=0.1)).resolve()
+
+
+@pytest.mark.parametrize(
+    ("objective", "packing", "rows"),
+    [
+        (SpanCorruption(inputs_length=64), Unpacked(), 64),
+        (SpanCorruption(inputs_length=64), Packed(), 64),
+        (SpanCorruption(inputs_length=64), Packed(inputs_length=256, targets_length=512), 16),
+        (FullLM(targets_length=128), Unpacked(), 32),
+        (PrefixLM(inputs_length=100), Unpacked(), 40),
+    ],
+)
+def test_batch_tokens_say_how_many_rows_a_batch_has(objective, packing, rows):
+    run = replace(RUN, task=replace(TASK, objective=objective), packing=packing, batch_tokens=4096).resolve()
+    assert (run.batch_size, run.eval.batch_size, run.batch_tokens) == (rows, rows, 4096)
+    assert run.resolve() == run
+
+
+def test_batch_tokens_go_by_the_longest_task():
+    tasks = (replace(TASK, name=f"{n}", objective=SpanCorruption(inputs_length=n)) for n in (32, 128))
+    assert replace(RUN, task=Mixture("all", tuple(map(Weighted, tasks))), batch_tokens=1024).resolve().batch_size == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"batch_tokens": 0}, "batch_tokens is 0: must be 1 or more"),
+        ({"batch_tokens": 10}, r"batch_tokens is 10, but one row has \d+ tokens"),
+        (
+            {"task": PAIRS, "batch_tokens": 100},
+            r"how long rows are only the data can say: give --task.objective.inputs-",
+        ),
+        ({"packing": Packed(inputs_length=0)}, "packing.inputs_length is 0: must be 1 or more"),
+        ({"packing": Packed(max_segments=-1)}, "packing.max_segments is -1: must be 1 or more"),
+        ({"loading": Loading(workers=-1)}, "loading.workers is -1: must be 0 or more"),
+        ({"loading": Loading(ahead=0)}, "loading.ahead is 0: must be 1 or more"),
+    ],
+)
+def test_rows_and_reading_ahead_that_make_no_sense_are_refused(change, said):
+    with pytest.raises(SettingsError, match=said):
+        replace(RUN, **change).resolve()
+
+
+def test_packed_pairs_need_no_lengths_of_their_own_for_batch_tokens():
+    run = replace(RUN, task=PAIRS, packing=Packed(inputs_length=128), batch_tokens=1024)
+    assert run.resolve().batch_size == 8
