@@ -133,7 +133,7 @@ def test_batch_tokens_go_by_the_longest_task():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"batch_tokens": 0}, "batch_tokens is 0: must be 1 or more"),
+        ({"batch_tokens": 0}, r"batch_tokens is 0, but one row has \d+ tokens"),
         ({"batch_tokens": 10}, r"batch_tokens is 10, but one row has \d+ tokens"),
         (
             {"task": PAIRS, "batch_tokens": 100},
