@@ -45,10 +45,6 @@ class RowExamples:
     def __reduce__(self) -> tuple[Any, ...]:
         return RowExamples, self._made_from
 
-    def lengths(self, examples_N: np.ndarray) -> None:
-        """How long the examples are: nobody knows before they are made."""
-        return
-
     def locate(self, examples_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The room of the longest for each, (N, 2) int64, and zeros."""
         widths_Nx2 = np.broadcast_to([self.inputs_length, self.targets_length], (len(examples_N), 2))
