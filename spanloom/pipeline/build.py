@@ -32,6 +32,7 @@ from spanloom.vocabularies.vocabulary import Vocabulary
 
 SHARD_BYTES = 32 * 2**20
 _FINGERPRINT = "fingerprint.json"
+_FOLDERS = ("store", "entries")
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def make_parts(
             one = passed[group.split]
             if group.number == 0:
                 one.probes = make_probes(maker.task, maker.vocabulary, group.documents)
-            if share is None or share.owns(f"{maker.task.name}/{group.split}", group.number):
+            if share is None or share.owns(makers[group.split].store_name, group.number):
                 yield group
             else:
                 one.others[group.number] = group.text_hash(), group.first
@@ -130,16 +131,19 @@ def make_parts(
 
 def is_prepared(part: StoreToBuild) -> bool:
     """Whether a build of the very same store was begun, and nothing else stands there."""
-    known = building(part.directory) / _FINGERPRINT
-    return known.is_file() and known.read_bytes() == _in_bytes(part)
+    place = building(part.directory)
+    known = place / _FINGERPRINT
+    whole = all((place / name).is_dir() for name in _FOLDERS)
+    return whole and known.is_file() and known.read_bytes() == _in_bytes(part)
 
 
 def prepare(part: StoreToBuild, maker: ShardMaker) -> None:
     """Keeps what an interrupted build of the very same store left, and nothing else."""
     refuse_foreign_directory(part.directory)
     if not is_prepared(part):
+        (maker.building / _FINGERPRINT).unlink(missing_ok=True)  # first: a kill amid the rest leaves nothing prepared
         shutil.rmtree(maker.building, ignore_errors=True)
-    for name in ("store", "entries"):
+    for name in _FOLDERS:
         (maker.building / name).mkdir(parents=True, exist_ok=True)
     if part.keep_shards:
         _take_over_old_shards(part, maker)

@@ -4,6 +4,7 @@
 <store>.building/entries/           one description for each whole shard
 <store>.building/store/             the shards, and in the end meta.json; renamed to <store>
 <store>.stale/                      the store that is being replaced, for an instant
+<store>.lock                        held by who builds it: alone, or together with other jobs that make a share each
 """
 
 import re
@@ -18,6 +19,11 @@ _OWN_FILES = re.compile(r"(shard-\d+\.arrow|meta\.json)(\.part)?")
 def building(directory: Path) -> Path:
     """Where the store of this directory is built."""
     return directory.with_name(directory.name + ".building")
+
+
+def lock_of(directory: Path) -> Path:
+    """The file that is locked while the store of this directory is built."""
+    return directory.with_name(directory.name + ".lock")
 
 
 def _stale(directory: Path) -> Path:

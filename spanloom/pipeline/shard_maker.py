@@ -58,6 +58,11 @@ class ShardMaker:
         """What makes its rows."""
         return encoder_of(self.task, self.vocabulary, self.split)
 
+    @property
+    def store_name(self) -> str:
+        """A name that no other store of a run has."""
+        return f"{self.task.name}/{self.split}"
+
     def paths(self, number: int) -> tuple[Path, Path]:
         """Where a shard and its description stand."""
         name = f"shard-{number:05d}"

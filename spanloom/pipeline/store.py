@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from spanloom.pipeline.columns import Column
 from spanloom.pipeline.durable import locked
 from spanloom.pipeline.fingerprint import FORMAT, PREPROCESSING, changes, probes_changed, settings_fingerprint
 from spanloom.pipeline.meta import check_file, read_meta
-from spanloom.pipeline.publish import drop_leftovers, leftovers
+from spanloom.pipeline.publish import drop_leftovers, leftovers, lock_of
 from spanloom.pipeline.shards import DamagedStoreError, read_shard
 from spanloom.settings.task import Task
 from spanloom.tasks.heldout import Split
@@ -147,41 +147,23 @@ def open_or_build_all(
     to `workers` processes make the shards. `reports` are filled while reading; `warn` is given what the user must know.
     Raises what the source raises on bad input, StorageError on a full disk, WorkerError if a process is killed.
     """
-    wanted = {split: settings_fingerprint(task, split, vocabulary, shard_bytes) for split in directories}
-
-    def look(source: _Source) -> dict[Split, _Found]:
-        return {
-            split: _find(task, directory, vocabulary, wanted[split], source, checksum)
-            for split, directory in directories.items()
-        }
-
-    found = look(_source_now(task))
+    wanted = wanted_stores(task, directories, vocabulary, shard_bytes)
+    source = source_now(task)
+    found = look(task, directories, vocabulary, wanted, source, checksum)
     if all(one.store is not None and not leftovers(directories[split]) for split, one in found.items()):
-        return _stores(found, warn)
+        return usable(found, warn)
     with contextlib.ExitStack() as stack:
         locks = [stack.enter_context(_locked(directory, warn)) for directory in directories.values()]
-        source = _source_now(task)  # once more: the wait may have been long
-        found = look(source)
-        stores = _stores(found, warn)
+        source = source_now(task)  # once more: the wait may have been long
+        found = look(task, directories, vocabulary, wanted, source, checksum)
+        stores = usable(found, warn)
         for split in stores:
             drop_leftovers(directories[split])
-        if missing := [split for split in directories if split not in stores]:
-            if isinstance(source, Exception):
-                raise source
-            parts = [
-                StoreToBuild(
-                    split,
-                    directories[split],
-                    {**wanted[split], "source": source},
-                    found[split].shards_usable,
-                    (reports or {}).get(split, ReadReport()),
-                )
-                for split in missing
-            ]
+        if missing := stores_to_build(directories, wanted, found, source, reports or {}):
             build_stores(
                 task,
                 vocabulary,
-                parts,
+                missing,
                 shard_bytes=shard_bytes,
                 workers=workers,
                 locks=locks,
@@ -194,10 +176,10 @@ def _locked(directory: Path, warn: Warn) -> contextlib.AbstractContextManager[in
     def waiting() -> None:
         warn(f"waiting for another process that builds {directory}")
 
-    return locked(directory.with_name(directory.name + ".lock"), waiting)
+    return locked(lock_of(directory), waiting)
 
 
-def _stores(found: Mapping[Split, "_Found"], warn: Warn) -> dict[Split, Store]:
+def usable(found: Mapping[Split, "Found"], warn: Warn) -> dict[Split, Store]:
     """Those that can be used; warns about the rest, and about these what there is to say."""
     for one in found.values():
         if one.said:
@@ -206,7 +188,7 @@ def _stores(found: Mapping[Split, "_Found"], warn: Warn) -> dict[Split, Store]:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     """What stands in a store's directory."""
 
     store: Store | None = None
@@ -217,29 +199,75 @@ class _Found:
     """Whether shards whose text is still the same can be taken over: nothing but the text has changed."""
 
 
-_Source = str | BadInputError | OSError
+Wanted = dict[Split, dict[str, Any]]
+"""The fingerprint that the store of each part must have, but for the source's."""
+Source = str | BadInputError | OSError
 """The fingerprint of a source's files, or why they cannot be read."""
 
 
-def _source_now(task: Task) -> _Source:
+def source_now(task: Task) -> Source:
+    """The fingerprint of the task's files as they are, or why they cannot be read."""
     try:
         return source_fingerprint(task.source)
     except (BadInputError, OSError) as error:
         return error
 
 
+def wanted_stores(task: Task, splits: Iterable[Split], vocabulary: Vocabulary, shard_bytes: int) -> Wanted:
+    """What the stores of a task must be like."""
+    return {split: settings_fingerprint(task, split, vocabulary, shard_bytes) for split in splits}
+
+
+def look(
+    task: Task,
+    directories: Mapping[Split, Path],
+    vocabulary: Vocabulary,
+    wanted: Wanted,
+    source: Source,
+    checksum: bool,
+) -> dict[Split, Found]:
+    """What stands in the directories of a task's stores; where `checksum` asks for it every byte is checked."""
+    return {
+        split: _find(task, directory, vocabulary, wanted[split], source, checksum)
+        for split, directory in directories.items()
+    }
+
+
+def stores_to_build(
+    directories: Mapping[Split, Path],
+    wanted: Wanted,
+    found: Mapping[Split, Found],
+    source: Source,
+    reports: Mapping[Split, ReadReport],
+) -> list[StoreToBuild]:
+    """The stores that are missing. Raises why the source cannot be read, if one is."""
+    missing = [split for split, one in found.items() if one.store is None]
+    if missing and isinstance(source, Exception):
+        raise source
+    return [
+        StoreToBuild(
+            split,
+            directories[split],
+            {**wanted[split], "source": source},
+            found[split].shards_usable,
+            reports.get(split, ReadReport()),
+        )
+        for split in missing
+    ]
+
+
 def _find(
-    task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str, Any], source: _Source, checksum: bool
-) -> _Found:
-    def outdated(reason: str, *, shards_usable: bool = False) -> _Found:
-        return _Found(said=f"the store {directory} is built anew: {reason}", shards_usable=shards_usable)
+    task: Task, directory: Path, vocabulary: Vocabulary, wanted: dict[str, Any], source: Source, checksum: bool
+) -> Found:
+    def outdated(reason: str, *, shards_usable: bool = False) -> Found:
+        return Found(said=f"the store {directory} is built anew: {reason}", shards_usable=shards_usable)
 
     try:
         store = open_store(directory)
         if checksum or sum(entry["bytes"] for entry in store.meta["shards"]) <= ALWAYS_CHECKED:
             store.verify()
     except FileNotFoundError:
-        return _Found()
+        return Found()
     except OtherFormatError as error:
         return outdated(str(error))
     except (DamagedStoreError, KeyError, TypeError) as error:
@@ -253,7 +281,7 @@ def _find(
         return outdated(f"changed: tokenization ({count} of {len(probes)} probes give other ids)")
     if isinstance(source, Exception):
         unread = f"the text of {directory} can no longer be read ({source}); the store built from it is used"
-        return _Found(store, said=unread)
+        return Found(store, said=unread)
     if found := changes({"source": stored_source}, {"source": source}):
         return outdated("changed: " + "; ".join(found), shards_usable=True)
-    return _Found(store)
+    return Found(store)
