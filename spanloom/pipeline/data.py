@@ -9,29 +9,26 @@ from spanloom.pipeline.build_progress import Progress
 from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.eras import Eras, Resumption
 from spanloom.pipeline.examples import DataError, Examples, StreamExamples
+from spanloom.pipeline.open_task import Part as Part
+from spanloom.pipeline.open_task import check_task, check_vocabulary_fits, open_task
 from spanloom.pipeline.positions import TrainingRows
-from spanloom.pipeline.row_examples import check_readable
 from spanloom.pipeline.several import have_stores, naming, refuse_missing
 from spanloom.pipeline.spool.dataset import StreamDataset
 from spanloom.pipeline.spool.index import SpoolIndex
-from spanloom.pipeline.spool.opening import heldout_task, open_spool, spool_directory
+from spanloom.pipeline.spool.opening import spool_directory
 from spanloom.pipeline.spool.shards import report_of
 from spanloom.pipeline.spool.spool import Spool
-from spanloom.pipeline.store import Store, Warn, log, open_or_build_all
+from spanloom.pipeline.store import Store, Warn, log
 from spanloom.pipeline.task_examples import examples_of
-from spanloom.pipeline.training_rows import LEARNT, rows_of
+from spanloom.pipeline.training_rows import rows_of
 from spanloom.pipeline.unknown_text import warn_of_unknown_text
 from spanloom.settings.mixture import Mixture
-from spanloom.settings.objectives import FullLM, Supervised, TokenStream
-from spanloom.settings.packing import Packed
+from spanloom.settings.objectives import FullLM, TokenStream
 from spanloom.settings.row_sources import is_stream
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STORES
-from spanloom.settings.task import Task, features_of, uses_rows
-from spanloom.tasks.feature_vocabularies import vocabularies_of
+from spanloom.settings.task import Task
 from spanloom.tasks.heldout import Split
-from spanloom.tasks.objectives.build import denoiser_of
-from spanloom.tasks.preprocessing import Preprocessors
 from spanloom.tasks.read_report import ReadReport
 from spanloom.tasks.sources import check_heldout, has_heldout
 from spanloom.vocabularies.build import build
@@ -39,10 +36,6 @@ from spanloom.vocabularies.vocabulary import Vocabulary
 
 VOCABULARY = "vocabulary"
 _PARTS = {"train": "the training text", "heldout": "the held-out text", VOCABULARY: "the vocabulary"}
-
-
-Part = Store | SpoolIndex
-"""What holds one part of a task: a store, or the shards of a stream."""
 
 
 def in_words(part: str) -> str:
@@ -128,41 +121,24 @@ def open_data(
     process is killed, ValueError for settings that make no sense; each says what to change.
     """
     vocabulary = build(run.vocabulary) if vocabulary is None else vocabulary
-    _check_vocabulary_fits(run, vocabulary)
+    check_vocabulary_fits(run, vocabulary)
     for task in run.tasks:
-        if not isinstance(task.objective, Supervised):
-            denoiser_of(task.objective, vocabulary)  # refuse impossible settings before hours of building
-        if uses_rows(task):
-            check_readable(task, chain := Preprocessors(task, vocabulary))
-            if chain.read and isinstance(run.packing, Packed):
-                warn(
-                    f"nobody knows beforehand how long the examples of task {task.name!r} become (its preprocessor "
-                    f"{chain.read[0].function} takes rng): in packed rows each gets the room of the longest"
-                )
-            for feature in features_of(task):
-                if feature.vocabulary is not None and feature.name in LEARNT:
-                    _check_vocabulary_fits(run, vocabularies_of(task, vocabulary)[feature.name])
+        check_task(run, task, vocabulary, warn)
     places_of = {task.name: store_directories(task, directory) for task in run.tasks}
     refuse_missing([task for task in run.tasks if not have_stores(places_of[task.name].values())])
     built: dict[str, dict[Split, Part]] = {}
     stands = {} if resumption is None else resumption.streams
     for task in run.tasks:
         with naming(task, several=len(run.tasks) > 1):
-            places, built[task.name] = dict(places_of[task.name]), {}
-            finite = task
-            if is_stream(task.source):
-                built[task.name]["train"] = open_spool(
-                    task,
-                    places.pop("train"),
-                    vocabulary,
-                    stands=stands.get(task.name),
-                    progress=progress,
-                    checksum=checksum,
-                    warn=warn,
-                )
-                finite = heldout_task(task)
-            built[task.name] |= open_or_build_all(
-                finite, places, vocabulary, progress=progress, checksum=checksum, workers=workers, warn=warn
+            built[task.name] = open_task(
+                task,
+                places_of[task.name],
+                vocabulary,
+                stands=stands.get(task.name),
+                progress=progress,
+                checksum=checksum,
+                workers=workers,
+                warn=warn,
             )
     data = data_of(run, built, vocabulary, resumption)
     for one in data.tasks:
@@ -182,7 +158,7 @@ def data_of(
 
     Raises DataError where they cannot be learned from as the settings stand.
     """
-    tasks = [_task_data(task, built[task.name], vocabulary, run.seed) for task in run.tasks]
+    tasks = [task_data(task, built[task.name], vocabulary, run.seed) for task in run.tasks]
     rows, eras = rows_of(run, {one.task.name: one.train for one in tasks}, resumption)
     total = sum(eras[-1].rates.values())
     tasks = [replace(one, rate=eras[-1].rates[one.task.name] / total) for one in tasks]
@@ -190,7 +166,8 @@ def data_of(
     return Data(run.task, rows, tuple(tasks), vocabulary, lengths, eras)
 
 
-def _task_data(task: Task, built: Mapping[Split, Part], vocabulary: Vocabulary, seed: int) -> TaskData:
+def task_data(task: Task, built: Mapping[Split, Part], vocabulary: Vocabulary, seed: int) -> TaskData:
+    """The data of one task in its stores. Raises DataError where they cannot be learned from."""
     stores = {split: part for split, part in built.items() if isinstance(part, Store)}
     if isinstance(index := built["train"], SpoolIndex):
         return _stream_data(task, index, stores, vocabulary, seed)
@@ -224,16 +201,6 @@ def store_directories(task: Task, directory: Path) -> dict[Split, Path]:
     splits: tuple[Split, ...] = ("train", "heldout") if has_heldout(task.source) else ("train",)
     places = {split: base / split for split in splits}
     return {**places, "train": spool_directory(places["train"])} if is_stream(task.source) else places
-
-
-def _check_vocabulary_fits(run: Run, vocabulary: Vocabulary) -> None:
-    highest = max(vocabulary.size - 1, *vocabulary.sentinels) if vocabulary.sentinels else vocabulary.size - 1
-    if highest >= run.model.vocab_size:
-        raise DataError(
-            f"the vocabulary of {run.task.name!r} has ids up to {highest}, but the model's embedding has "
-            f"{run.model.vocab_size} rows: set model.vocab_size to at least {highest + 1} (a multiple of 128 is fast), "
-            "or choose the vocabulary that belongs to this model"
-        )
 
 
 def _check_enough(task: Task, stores: Mapping[Split, Store], examples: Mapping[Split, Examples]) -> None:
