@@ -16,7 +16,7 @@ from spanloom.pipeline.several import have_stores, naming, refuse_missing
 from spanloom.pipeline.spool.dataset import StreamDataset
 from spanloom.pipeline.spool.index import SpoolIndex
 from spanloom.pipeline.spool.opening import spool_directory
-from spanloom.pipeline.spool.shards import report_of
+from spanloom.pipeline.spool.shards import report_of, same_content
 from spanloom.pipeline.spool.spool import Spool
 from spanloom.pipeline.store import Store, Warn, log
 from spanloom.pipeline.task_examples import examples_of
@@ -93,10 +93,18 @@ class Data:
         parts: list[tuple[Task, Split, Dataset | None]] = []
         for one in self.tasks:
             parts += [(one.task, "train", one.train), (one.task, "heldout", one.heldout)]
-        texts = {
-            part_name(self.settings, task, split): part.store.content for task, split, part in parts if part is not None
-        }
+        texts = {part_name(self.settings, task, split): part.content for task, split, part in parts if part is not None}
         return {**texts, VOCABULARY: self.vocabulary.fingerprint()}
+
+    def content_since(self, before: Mapping[str, str]) -> dict[str, str]:
+        """`content` as it was when it was `before`: streams have grown since, where they are still the same."""
+        now = self.content
+        for one in self.tasks:
+            if isinstance(one.train, StreamDataset):
+                name = part_name(self.settings, one.task, "train")
+                if same_content(one.train.spool.index, before.get(name, "")):
+                    now[name] = before[name]
+        return now
 
 
 def open_data(

@@ -58,6 +58,11 @@ class Dataset:
         return self._store
 
     @property
+    def content(self) -> str:
+        """What is learnt from, see `Store.content`."""
+        return self.store.content
+
+    @property
     def num_examples(self) -> int:
         """Examples in one epoch."""
         return self.examples.num_examples

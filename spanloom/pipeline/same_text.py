@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from spanloom.pipeline.groups import groups_of
 from spanloom.pipeline.row_fingerprint import code_changes
+from spanloom.pipeline.spool.index import SpoolIndex
 from spanloom.pipeline.store import Store
 from spanloom.settings.task import Task
 from spanloom.tasks.functions import described
@@ -14,14 +16,20 @@ from spanloom.tasks.sources import source_fingerprint
 from spanloom.tasks.task_rows import read_task
 
 
-def changed_code(task: Task, stores: Mapping[Split, Store]) -> str:
+def changed_code(task: Task, stores: Mapping[Split, Store | SpoolIndex]) -> str:
     """What is other in the task's preprocessors than in those that made the stores, in words; empty if nothing is."""
     if not task.preprocessors:
         return ""
     now = [described(function) for function in task.preprocessors]
-    built = [store.meta["fingerprint"].get("preprocessors") for store in stores.values()]
+    built = [fingerprint_of(one).get("preprocessors") for one in stores.values()]
     old = next((one for one in built if one is not None and one != now), None)
     return "" if old is None else code_changes(old, now)
+
+
+def fingerprint_of(part: Store | SpoolIndex) -> dict[str, Any]:
+    """What decided the content of a store, or of the shards of a stream, when it was made."""
+    fingerprint: dict[str, Any] = part.fingerprint if isinstance(part, SpoolIndex) else part.meta["fingerprint"]
+    return fingerprint
 
 
 def changed_texts(task: Task, stores: Mapping[Split, Store]) -> set[Split]:

@@ -23,7 +23,7 @@ def naming(task: Task, *, several: bool) -> Iterator[None]:
 
 
 def have_stores(directories: Iterable[Path]) -> bool:
-    """Whether stores, or shards of streams, stand in all of them, which may be used whatever became of the text behind them."""
+    """Whether stores (of streams, shards) stand in all of them, which may be used whatever became of their text."""
     return all(any((directory / name).exists() for name in (META, HEADER)) for directory in directories)
 
 

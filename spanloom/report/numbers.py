@@ -79,14 +79,14 @@ def _amounts(task: TaskFacts, about: str) -> tuple[str, ...]:
     sampled = "~" if task.is_sample else ""
     return (
         task.name,
-        f"{task.examples:,}",
+        "stream" if task.is_stream else f"{task.examples:,}",
         f"{task.heldout:,}" if task.heldout else "none",
-        f"{task.tokens:,}" if task.tokens else "-",
-        f"{sampled}{task.tokens_per_epoch:,}",
+        f"{task.tokens:,}" if task.tokens and not task.is_stream else "-",
+        "stream" if task.is_stream else f"{sampled}{task.tokens_per_epoch:,}",
         f"{task.rate:.2%}",
         f"{task.share:.2%}",
         f"{about}{task.draws:,}",
-        f"{about}{task.epochs:,.2f}",
+        "stream" if task.is_stream else f"{about}{task.epochs:,.2f}",
     )
 
 

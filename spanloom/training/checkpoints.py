@@ -137,16 +137,19 @@ class CheckpointWriter:
         settings: Checkpoints,
         vocabulary_files: Mapping[str, bytes],
         on_saved: Callable[[int, int, float], None] = lambda step, size, seconds: None,
+        on_kept: Callable[[list[Path]], None] = lambda checkpoints: None,
     ) -> None:
         """Writes below `directory` (a run's checkpoints/), in which nothing else may write; `clean_up` comes before.
 
-        `on_saved(step, bytes, seconds)` is called from a thread.
+        `on_saved(step, bytes, seconds)` and then `on_kept(checkpoints)`, with those that are left, are called from a
+        thread.
         """
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._settings = settings
         self._vocabulary_files = dict(vocabulary_files)
         self._on_saved = on_saved
+        self._on_kept = on_kept
         self._quiet = contextlib.ExitStack()
         self._quiet.enter_context(_quiet_orbax())
         self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
@@ -221,8 +224,10 @@ class CheckpointWriter:
 
     def _delete_old(self) -> None:
         heldout = {step: heldout_loss(self._directory / str(step)) for step in steps_in(self._directory)}
-        for step in heldout.keys() - kept(heldout, self._settings):
+        left = kept(heldout, self._settings)
+        for step in heldout.keys() - left:
             delete(self._directory / str(step))
+        self._on_kept([self._directory / str(step) for step in sorted(left)])
 
     def _failed(self, partial: Path, error: BaseException) -> CheckpointError:
         shutil.rmtree(partial, ignore_errors=True)

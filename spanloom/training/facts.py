@@ -26,6 +26,7 @@ _OTHERS: dict[str, Any] = {
     "loss": _LOSS,
     "heldout_loss": _LOSS,
     "started_from": str | None,
+    "streams": dict,
 }
 
 
@@ -51,11 +52,13 @@ class Facts:
     """How tasks were drawn, as JSON data of `spanloom.pipeline.eras`; empty: as the run has it."""
     content: dict[str, str] = dataclasses.field(default_factory=dict)
     """Hashes of what was learnt from, as `spanloom.pipeline.data.Data.content` has them; empty: not known."""
+    streams: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Where streams stand from which the run goes on, by task, as `spanloom.pipeline.spool.needed.standings` has it."""
 
     @property
     def resumption(self) -> Resumption:
         """Where in its data the run goes on."""
-        return Resumption(from_data(self.eras), self.position)
+        return Resumption(from_data(self.eras), self.position, self.streams)
 
 
 def read_facts(path: Path) -> Facts:

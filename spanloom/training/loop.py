@@ -19,6 +19,7 @@ from spanloom.optim.build import learning_rate
 from spanloom.pipeline.data import open_data
 from spanloom.pipeline.eras import to_data
 from spanloom.pipeline.prefetch import StepReader, prefetch
+from spanloom.pipeline.spool.needed import standings
 from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS, TENSORBOARD
@@ -43,6 +44,7 @@ from spanloom.training.signals import Stopped, stop_signals
 from spanloom.training.start import find_start, load_start
 from spanloom.training.state import TrainState, fresh_state
 from spanloom.training.step import make_train_step
+from spanloom.training.streams import ahead_of, keep_needed
 
 
 def train(
@@ -131,6 +133,8 @@ def train(
             display.say(f"all {run.steps:,} steps are done; to train on: spanloom train {directory} --steps N")
             return True
 
+        stack.enter_context(ahead_of(data, checkpoint, display.say))
+
         # ---- Compile the step ----------------------------------------------------------------------------------------
         display.say("compiling the training step")
         # One program for one shape of batch: another shape would be an error here, never a silent second compilation.
@@ -167,7 +171,11 @@ def train(
             skips=isinstance(run.optimizer, Adafactor) and run.optimizer.skip_nan_updates,
         )
         writer = CheckpointWriter(
-            directory / CHECKPOINTS, run.checkpoint, data.vocabulary.files(), saved_sayer(display, directory)
+            directory / CHECKPOINTS,
+            run.checkpoint,
+            data.vocabulary.files(),
+            saved_sayer(display, directory),
+            functools.partial(keep_needed, data),
         )
         stack.callback(writer.close)
         logger.write("start", first_step, {"parameters": num_params(specs), "peak_flops": speeds.peak, **machine})
@@ -205,7 +213,7 @@ def train(
         batches = prefetch(reader, first_step, run.steps, run.loading.ahead, run.loading.workers)
         stack.enter_context(contextlib.closing(batches))
         stack.enter_context(jax.transfer_guard_host_to_device("disallow"))  # a copy that nobody asked for is an error
-        step, content, eras = first_step, data.content, to_data(data.eras)
+        step, eras = first_step, to_data(data.eras)
         for batch, position in recorder.waited_for(batches):
             step += 1
             recorder.before_step()
@@ -235,7 +243,8 @@ def train(
                     heldout_loss=heldout_loss,
                     started_from=run.start,
                     eras=eras,
-                    content=content,
+                    content=data.content,
+                    streams=standings(data, position),
                 )
                 restore_run(run, directory)
                 writer.save(state, facts)

@@ -1,14 +1,18 @@
 """Whether a run that goes on still learns from the data it began with: the text of each part, and the vocabulary."""
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from spanloom.pipeline.data import VOCABULARY, Data, in_words, part_name, store_directories
+from spanloom.pipeline.data import VOCABULARY, Data, Part, in_words, part_name, store_directories
 from spanloom.pipeline.same_text import changed_code, changed_texts
 from spanloom.pipeline.shards import DamagedStoreError
+from spanloom.pipeline.spool.index import SpoolIndex
+from spanloom.pipeline.spool.opening import heldout_task, source_changed
+from spanloom.pipeline.spool.shards import same_content
 from spanloom.pipeline.store import Store, open_store
 from spanloom.settings.compare import changes, within
+from spanloom.settings.row_sources import is_stream
 from spanloom.settings.run import Run
 from spanloom.settings.task import Task
 from spanloom.settings.vocabulary import SentencePiece
@@ -70,23 +74,39 @@ def refuse_changed_text(checkpoint: Path, facts: Facts, run: Run, directory: Pat
         learnt_from = stores[task.name]
         if said := changed_code(task, learnt_from):
             raise _refusal_of_code(checkpoint, task, run, said)
-        found = changed_texts(task, learnt_from)
+        found = changed_parts_of(task, learnt_from)
         changed += [part_name(run.task, task, split) for split in learnt_from if split in found]
     if changed:
         raise _refusal(checkpoint, changed, PUT_BACK)
 
 
-def stores_learnt_from(facts: Facts, run: Run, directory: Path) -> dict[str, dict[Split, Store]]:
+def changed_parts_of(task: Task, learnt_from: Mapping[Split, Part]) -> set[Split]:
+    """The parts of a task whose source no longer gives what they hold; of a stream its source's own word is taken."""
+    stores = {split: part for split, part in learnt_from.items() if isinstance(part, Store)}
+    index = learnt_from.get("train")
+    if not isinstance(index, SpoolIndex):
+        return changed_texts(task, stores)
+    found = changed_texts(heldout_task(task), stores) if stores else set()
+    return {*found, "train"} if source_changed(task, index) else found
+
+
+def stores_learnt_from(facts: Facts, run: Run, directory: Path) -> dict[str, dict[Split, Part]]:
     """Stores in the run directory, by task and part, that still hold what the checkpoint learnt from; nothing is
     written.
     """
-    stores: dict[str, dict[Split, Store]] = {}
+    stores: dict[str, dict[Split, Part]] = {}
     for task in run.tasks:
         stores[task.name] = {}
         for split, place in store_directories(task, directory).items():
             with contextlib.suppress(FileNotFoundError, DamagedStoreError, KeyError, TypeError):
+                content = facts.content.get(part_name(run.task, task, split), "")
+                if split == "train" and is_stream(task.source):
+                    index = SpoolIndex(place)
+                    if same_content(index, content):
+                        stores[task.name][split] = index
+                    continue
                 store = open_store(place)
-                if store.content == facts.content.get(part_name(run.task, task, split)):
+                if store.content == content:
                     stores[task.name][split] = store
     return stores
 
@@ -98,7 +118,7 @@ def changed_parts(checkpoint: Path, facts: Facts, run: Run, data: Data, accepted
     """
     if not facts.content:
         return []  # written before checkpoints kept it
-    now = data.content
+    now = data.content_since(facts.content)
     found = [part for part in {**facts.content, **now} if facts.content.get(part) != now.get(part)]
     if VOCABULARY in found:
         found = [VOCABULARY]  # the hashes of the texts depend on it

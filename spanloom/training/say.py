@@ -31,19 +31,20 @@ def say_data(display: Display, run: Run, data: Data) -> None:
             display.say(f"data: {name} part of {one.task.name}: {report.describe()}".replace("\n", "\n  "))
     for one in data.tasks if len(data.tasks) > 1 else ():
         draws = one.rate * run.steps * batch_examples
-        display.say(
-            f"data: {one.task.name}: {one.rate:.2%} of the examples, {one.train.num_examples:,} there are, "
-            f"{times(draws / one.train.num_examples)} epochs"
-        )
+        much = f"{one.train.num_examples:,} there are, {times(draws / one.train.num_examples)} epochs"
+        much = f"of a stream, {draws:,.0f} draws" if one.train.is_stream else much
+        display.say(f"data: {one.task.name}: {one.rate:.2%} of the examples, {much}")
     examples = data.train.num_examples
     held_out = sum(part.num_examples for part in data.heldout.values())
     heldout = f", {held_out:,} held out" if data.heldout else ", none held out"
-    epochs = run.steps * batch_examples / examples
+    draws = run.steps * batch_examples
+    what, taken = f"{examples:,} training examples", f"{times(draws / examples)} epochs"
+    if data.train.is_stream:
+        what, taken = "a stream of training examples", f"{draws:,.0f} of them"
     shared = f" rows of {data.train.examples_per_row:.1f} examples" if isinstance(run.packing, Packed) else ""
     display.say(
-        f"data: {examples:,} training examples{', packed into rows' if shared else ''} of {data.lengths['encoder']} + "
-        f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size}{shared} are "
-        f"{times(epochs)} epochs"
+        f"data: {what}{', packed into rows' if shared else ''} of {data.lengths['encoder']} + "
+        f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size}{shared} are {taken}"
     )
     _warn_of_repeats(display, run, data)
     _warn_of_idle_rows(display, run, data.vocabulary)
@@ -53,7 +54,7 @@ def say_data(display: Display, run: Run, data: Data) -> None:
 def _warn_of_repeats(display: Display, run: Run, data: Data) -> None:
     """That a batch, or the whole run, sees the same examples again and again."""
     examples, taken = data.train.num_examples, run.batch_size * data.train.examples_per_row
-    if taken > examples:
+    if taken > examples and not data.train.is_stream:
         display.warn(
             f"one batch takes {taken:,.0f} examples and there are {examples:,}: every batch holds each of them "
             f"{times(taken / examples)} times. More data helps, or a smaller --batch-size "
@@ -62,7 +63,7 @@ def _warn_of_repeats(display: Display, run: Run, data: Data) -> None:
         return
     for one in data.tasks:
         epochs = one.rate * run.steps * taken / one.train.num_examples
-        if epochs > MOST_EPOCHS and not isinstance(one.task.objective, Supervised):
+        if epochs > MOST_EPOCHS and not one.train.is_stream and not isinstance(one.task.objective, Supervised):
             anew = "" if isinstance(one.task.objective, FullLM) else ", masked anew each time"
             display.warn(
                 f"every text of {one.task.name} is read {times(epochs)} times{anew}: beyond about {MOST_EPOCHS} "

@@ -62,12 +62,12 @@ def lengths_of(part: Dataset, task: Task, most: int) -> dict[str, Lengths]:
     if widths.keys() <= columns.keys():
         ends = ends_of(task)
         return {
-            side: summary(list(_ended(columns[side], ends[side])), width, is_sample=False)
+            side: summary(list(_ended(columns[side], ends[side])), width, is_sample=part.is_stream)
             for side, width in widths.items()
         }
     count = min(most, part.num_examples)
     lengths_Nx2 = _made(part, count)
-    is_sample = count < part.num_examples or isinstance(part.examples, RowExamples)
+    is_sample = count < part.num_examples or part.is_stream or isinstance(part.examples, RowExamples)
     return {side: summary([lengths_Nx2[:, at]], widths[side], is_sample) for at, side in enumerate(widths)}
 
 

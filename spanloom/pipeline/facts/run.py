@@ -1,8 +1,9 @@
 """Everything that `spanloom show` says of a run's data, collected once for every way of showing it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from spanloom.pipeline.columns import Column
 from spanloom.pipeline.data import Data, TaskData
 from spanloom.pipeline.facts.batch import BatchFacts, batch_facts
 from spanloom.pipeline.facts.draws import Planned, first_tasks, planned_draws
@@ -11,6 +12,8 @@ from spanloom.pipeline.facts.lengths import ends_of
 from spanloom.pipeline.facts.pieces import LaidOut, lay_out
 from spanloom.pipeline.facts.tasks import TaskFacts, task_facts
 from spanloom.pipeline.facts.token_columns import token_columns
+from spanloom.pipeline.spool.dataset import StreamDataset
+from spanloom.pipeline.spool.examples import SpoolColumn
 from spanloom.settings.run import Run
 from spanloom.tasks.feature_vocabularies import vocabularies_of
 
@@ -76,7 +79,10 @@ def run_facts(run: Run, data: Data, tasks: Sequence[TaskData], *, examples: int,
 
 def _laid_out(data: Data, one: TaskData, count: int) -> Iterator[LaidOut]:
     """The first examples of a task, at most all."""
-    columns, ends = token_columns(one.train.store), ends_of(one.task)
+    columns: Mapping[str, Column | SpoolColumn] = token_columns(one.train.store)
+    ends = ends_of(one.task)
+    if isinstance(one.train, StreamDataset):  # examples are numbered over all that there ever was
+        columns = {name: SpoolColumn(one.train.spool, name) for name in columns}
     own = vocabularies_of(one.task, data.vocabulary)
     vocabularies = tuple(own.get(side, data.vocabulary) for side in ("inputs", "targets"))
     for example in one.train.drawn(0, min(count, one.train.num_examples)):

@@ -47,6 +47,8 @@ class TaskFacts:
     """Of "inputs" and "targets"."""
     misfits: tuple[str, ...]
     """What does not fit, in words."""
+    is_stream: bool = False
+    """Nobody knows how many examples there are: `examples` and `tokens` count those that are on disk."""
 
     @property
     def epochs(self) -> float:
@@ -61,7 +63,7 @@ class TaskFacts:
     @property
     def is_sample(self) -> bool:
         """Whether lengths are those of a sample."""
-        return any(one.is_sample for one in self.lengths.values())
+        return self.is_stream or any(one.is_sample for one in self.lengths.values())
 
 
 def task_facts(data: Data, one: TaskData, planned: Planned, effort: Effort) -> TaskFacts:
@@ -79,6 +81,7 @@ def task_facts(data: Data, one: TaskData, planned: Planned, effort: Effort) -> T
         share=draws / max(planned.total, 1),
         lengths=lengths,
         misfits=tuple(_misfits(data, one, lengths, draws, effort)),
+        is_stream=one.train.is_stream,
     )
 
 
@@ -90,6 +93,6 @@ def _misfits(data: Data, one: TaskData, lengths: dict[str, Lengths], draws: int,
     found = (
         sentinel_misfit(task, sentinels, vocabulary),
         duplicate_misfit(task, duplicates(store, effort), vocabulary),
-        repeat_misfit(task.name, task.objective, draws / one.train.num_examples),
+        repeat_misfit(task.name, task.objective, 0 if one.train.is_stream else draws / one.train.num_examples),
     )
     yield from (text for text in found if text)

@@ -5,7 +5,7 @@ from typing import Any
 from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.spool.examples import SpoolExamples
 from spanloom.pipeline.spool.order import SpoolOrder
-from spanloom.pipeline.spool.shards import SpooledStore, spooled
+from spanloom.pipeline.spool.shards import SpooledStore, content_of, spooled
 from spanloom.pipeline.spool.spool import Spool
 
 
@@ -28,6 +28,12 @@ class StreamDataset(Dataset):
     def store(self) -> SpooledStore:
         """The shards that are on disk now."""
         return spooled(self.spool.index)
+
+    @property
+    def content(self) -> str:
+        """What is learnt from, see `spanloom.pipeline.spool.shards.content_of`."""
+        self.spool.index.refresh()
+        return content_of(self.spool.index)
 
 
 def _stream_dataset(spool: Spool, seed: int) -> StreamDataset:

@@ -7,6 +7,7 @@
       entries/shard-00017.json      their descriptions
       probes.json                   rows and what they gave, which show a change that no hash of code would
       wanted                        the shard that is waited for: whoever makes them makes this one, and a few ahead
+      needed                        the first example that a checkpoint needs
 
 A line is written once its shard is whole; what a kill tears off is cut off by the next who writes. Any number of
 processes read; those that write hold the lock `train.spool.lock`.
@@ -30,6 +31,7 @@ HEADER = "spool.json"
 LINES = "index.jsonl"
 PROBES = "probes.json"
 _WANTED = "wanted"
+_NEEDED = "needed"
 _SHARD = re.compile(r"shard-(\d+)\.arrow")
 
 
@@ -143,17 +145,29 @@ class SpoolIndex:
 
     def drop(self, examples: int) -> None:
         """Deletes the shards that hold nothing from this example on; their lines in the index stay."""
+        write_file(self.directory / _NEEDED, lambda file: file.write(str(examples).encode()))
         for shard in self.kept():
             if self.mark(shard + 1).examples <= examples:
-                for path in reversed(self.paths(shard)):
-                    path.unlink(missing_ok=True)
+                self.delete(shard)
+
+    def delete(self, shard: int) -> None:
+        """Deletes a shard; it is made again if somebody needs it."""
+        for path in reversed(self.paths(shard)):
+            path.unlink(missing_ok=True)
+
+    def needed(self) -> int:
+        """The first example that a checkpoint needs: what `drop` was last told."""
+        return self._number(_NEEDED, 0)
 
     def wanted(self) -> int:
         """The shard that somebody waits for, or reads; -1 where nobody ever did."""
+        return self._number(_WANTED, -1)
+
+    def _number(self, name: str, default: int) -> int:
         try:
-            return int((self.directory / _WANTED).read_bytes())
+            return int((self.directory / name).read_bytes())
         except (FileNotFoundError, ValueError):
-            return -1
+            return default
 
     def want(self, shard: int) -> None:
         """Says that a shard is waited for, or read."""

@@ -203,6 +203,12 @@ def _find(
     return index, ""
 
 
+def source_changed(task: Task, index: SpoolIndex) -> bool:
+    """Whether the source says that it gives other rows than when the spool began; not where it cannot be asked."""
+    source = _source_now(task)
+    return not isinstance(source, Exception) and source != index.fingerprint["source"]
+
+
 def changed(task: Task, index: SpoolIndex, vocabulary: Vocabulary, wanted: dict[str, Any], source: _Source) -> str:
     """What decides the rows and is other now than when the spool began, in words; empty if nothing is."""
     stored = dict(index.fingerprint)

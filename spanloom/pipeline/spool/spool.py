@@ -83,8 +83,8 @@ class Spool:
 
     def reach(self, example: int) -> None:
         """Makes or awaits shards until there is this example. Raises what making a shard raises."""
-        while example >= self.index.last.examples and example >= self.index.refresh().examples:
-            self.await_shard(self.index.last.shard)
+        if example >= self.index.last.examples:
+            self._await(lambda: example < self.index.refresh().examples)
 
     def shards_of(self, examples_N: np.ndarray) -> np.ndarray:
         """(N,) the shard that each example is in, made where it is not there yet. Raises as `reach` does, and DataError
@@ -110,7 +110,7 @@ class Spool:
                 self._announced = shard
             found = self._found(shard)
             while found is None:
-                self.await_shard(shard)
+                self._await(lambda: self._is_there(shard), shard)
                 found = self._found(shard)
             self._stores[shard] = found
             while len(self._stores) > _OPEN:
@@ -127,19 +127,20 @@ class Spool:
         self._examples.move_to_end(shard)
         return self._examples[shard]
 
-    def await_shard(self, shard: int) -> None:
-        """Until it is on disk: made by another process, or here. Raises what making it raises."""
-        self.index.want(shard)
+    def _await(self, is_there: Callable[[], bool], shard: int | None = None) -> None:
+        """Until it is there: a shard that was there before, or the next ones are made, by another process or here."""
         begun, said = time.monotonic(), False
-        while not self._is_there(shard):
+        while not is_there():
+            wanted = self.index.last.shard if shard is None else shard
+            self.index.want(wanted)
             with contextlib.suppress(_BusyError), self.lock(wait=False):
-                while not self._is_there(shard):
-                    self.make(shard)
+                while not is_there():
+                    self.make(self.index.last.shard if shard is None else shard)
                 return
             time.sleep(_LOOK_EVERY)
             if not said and time.monotonic() - begun > _PATIENCE:
                 said = True
-                self.say(f"waiting for the stream of task {self.task.name!r}: another process makes shard {shard}")
+                self.say(f"waiting for the stream of task {self.task.name!r}: another process makes shard {wanted}")
 
     @contextlib.contextmanager
     def lock(self, *, wait: bool) -> Iterator[None]:
@@ -202,6 +203,8 @@ class Spool:
         if not examples:
             self._check_not_barren()
         self.index.append(mark.after(examples, tokens, entry["text_sha256"], reader.place))
+        if self.index.last.examples <= self.index.needed():  # the stream is only brought to where a run goes on
+            self.index.delete(mark.shard)
 
     def _make_again(self, shard: int, tell: Tell) -> None:
         mark, after = self.index.mark(shard), self.index.mark(shard + 1)
