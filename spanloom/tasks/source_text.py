@@ -6,8 +6,12 @@ packages do is not looked at: where that changes, the outputs of probe rows tell
 
 import ast
 import functools
+import io
 from collections.abc import Iterator
 from pathlib import Path
+
+_PLAIN = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.For | ast.With
+"""Statements that may change a variable."""
 
 
 def source_of(text: str, name: str, path: Path) -> str:
@@ -25,35 +29,27 @@ def _own_text(text: str, name: str) -> tuple[str, tuple[str, ...]]:
         statements = ast.parse(text).body
     except (SyntaxError, ValueError):
         return text, ()
-    lines = text.splitlines(keepends=True)
+    lines = io.StringIO(text, newline="").readlines()  # str.splitlines breaks at form feeds, too, and ast does not
     used = _used(statements, name)
     return "".join(_lines(lines, statement) for statement in used), tuple(_imported(used))
 
 
 def _used(statements: list[ast.stmt], name: str) -> list[ast.stmt]:
     """Statements that bind `name`, or anything that these use; and those that may change a variable among them."""
-    wanted, found = {name}, set[int]()
-    while True:
-        before = len(found)
-        for number, statement in enumerate(statements):
-            if number in found or not _concerns(statement, wanted, statements):
-                continue
-            found.add(number)
-            wanted |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-        if len(found) == before:
-            return [statements[number] for number in sorted(found)]
-
-
-def _concerns(statement: ast.stmt, wanted: set[str], statements: list[ast.stmt]) -> bool:
-    if wanted & set(_bound(statement)):
-        return True
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
-        return False
-    plain = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.For | ast.With
-    variables = {name for one in statements if isinstance(one, ast.Assign | ast.AnnAssign) for name in _bound(one)}
-    mentioned = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-    changes = not (isinstance(statement, ast.Assign | ast.AnnAssign) and set(_bound(statement)))  # TABLE["x"] = 1
-    return isinstance(statement, plain) and changes and bool(mentioned & wanted & variables)
+    bound = [set(_bound(one)) for one in statements]
+    named = [{node.id for node in ast.walk(one) if isinstance(node, ast.Name)} for one in statements]
+    is_assignment = [isinstance(one, ast.Assign | ast.AnnAssign) for one in statements]
+    variables = set[str]().union(*(names for names, assigns in zip(bound, is_assignment, strict=True) if assigns))
+    changed = [  # by what is no assignment of a name: TABLE["x"] = 1
+        mentions & variables if isinstance(one, _PLAIN) and not (assigns and names) else set[str]()
+        for one, names, mentions, assigns in zip(statements, bound, named, is_assignment, strict=True)
+    ]
+    wanted, left = {name}, dict(enumerate(statements))
+    while found := [number for number in left if wanted & (bound[number] | changed[number])]:
+        for number in found:
+            del left[number]
+            wanted |= named[number]
+    return [statement for number, statement in enumerate(statements) if number not in left]
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
@@ -81,13 +77,16 @@ def _imported(used: list[ast.stmt]) -> Iterator[str]:
     for node in (node for statement in used for node in ast.walk(statement)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+        elif isinstance(node, ast.ImportFrom) and node.level < 2:
+            package = [node.module] if node.module else []
+            yield from package
+            yield from (".".join([*package, alias.name]) for alias in node.names)  # which may be files, too
 
 
 def _neighbours(imported: tuple[str, ...], path: Path) -> Iterator[str]:
     """Texts of files beside `path` of these names; what they import is not followed further."""
     for name in imported:
-        file = path.parent / (name.replace(".", "/") + ".py")
-        if file.is_file():
-            yield file.read_text(encoding="utf-8", errors="replace")
+        place = path.parent / name.replace(".", "/")
+        for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+            if file.is_file():
+                yield file.read_text(encoding="utf-8", errors="replace")

@@ -80,3 +80,22 @@ def test_files_beside_it_that_it_uses_count_whole(tmp_path):
 
 def test_text_that_is_no_python_counts_whole():
     assert of("used", "def (") == "def ("
+
+
+@pytest.mark.parametrize("line", ["from inside import helper", "from inside.helper import f", "import inside.helper"])
+def test_modules_of_a_folder_beside_it_count_too(tmp_path, line):
+    text = f"{line}\ndef used(example):\n    return helper.f(inside.helper, f, example)\n"
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "helper.py").write_text("def f():\n    return 1\n")
+    before = source_of(text, "used", tmp_path / "recipe.py")
+    (tmp_path / "inside" / "helper.py").write_text("def f():\n    return 2\n")
+    assert source_of(text, "used", tmp_path / "recipe.py") != before
+    if line.startswith("from inside import"):
+        (tmp_path / "inside" / "__init__.py").write_text("helper = None\n")
+        assert "helper = None" in source_of(text, "used", tmp_path / "recipe.py")
+
+
+@pytest.mark.parametrize("odd", ["\f", "\u2028", "\x85"])
+def test_characters_that_end_no_line_of_python_hide_no_edit(odd):
+    text = f'def first():\n    return """{odd}"""\ndef used(example):\n    return 1\n'
+    assert of("used", text) == "def used(example):\n    return 1\n"
