@@ -32,15 +32,6 @@ def read_array_records(
         reader.close()
 
 
-def count_array_records(path: str) -> int:
-    """How many there are. Raises BadInputError as `read_array_records`."""
-    reader = _open(path)
-    try:
-        return int(reader.num_records())
-    finally:
-        reader.close()
-
-
 def _open(path: str) -> Any:
     if is_remote(path):
         what = "ArrayRecord files are read from local disks only"

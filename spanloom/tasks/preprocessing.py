@@ -140,7 +140,7 @@ class Preprocessors:
             raise
         except Exception as error:
             raise self._failed(step, example, number, error) from error
-        raise self.error(step, example, number, _misfit(found, single))
+        raise self.error(step, example, number, _misfit(found))
 
     def _failed(self, step: Step, example: Example, number: int, error: Exception) -> PreprocessorError:
         what = str(error) if isinstance(error, FieldError) else f"{type(error).__name__}: {error}"
@@ -172,13 +172,12 @@ def _step(function: Function, place: int) -> Step:
     return Step(function, call, place, takes)
 
 
-def _misfit(found: Any, single: bool) -> str:
+def _misfit(found: Any) -> str:
     """What is wrong with what a preprocessor gave."""
     if found is None:
         return f"it returned None, and must return {_RETURNS}; is a `return` missing?"
     if isinstance(found, list):
-        odd = next((one for one in found if not isinstance(one, dict)), None)
-        if odd is not None or None in found:
+        for odd in (one for one in found if not isinstance(one, dict)):
             return f"among its examples is {shown(odd)} of type {type(odd).__name__}: each must be a dict"
         return (
             f"it gave {len(found)} examples when read, and must give one there: what makes several of one must stand "

@@ -16,7 +16,7 @@ from spanloom.tasks.example_rows import Described, decode_rows, placed
 from spanloom.tasks.file_system import exists, is_folder, list_folder, open_file
 from spanloom.tasks.read_report import BadInputError, Intake
 from spanloom.tasks.seqio_features import Feature, read_features
-from spanloom.tasks.tfrecord import Frames, find_frames, read_records
+from spanloom.tasks.tfrecord import find_frames, read_records
 
 _SHARD = re.compile(r"(.+)\.tfrecord-(\d{5,})-of-(\d{5,})$")
 _CACHE_AGAIN = "Get the folder again, or cache the task again with seqio_cache_tasks"
@@ -33,11 +33,6 @@ class SeqioCache:
     features: Mapping[str, Feature] = field(repr=False)
     examples: int | None
     """Examples in all shards, as the cache counted them when it was written; None where it did not."""
-
-
-def cache_folder(root: str, task: str) -> str:
-    """Where SeqIO keeps a task's cache: each ':' of its name opens a folder."""
-    return os.path.join(root, *task.split(":"))
 
 
 def open_cache(folder: str, split: str, intake: Intake) -> SeqioCache:
@@ -99,18 +94,6 @@ def read_cache(cache: SeqioCache, intake: Intake) -> Iterator[dict[str, Any]]:
         return
     why = "A shard is cut off between two records, or comes from another cache. "
     raise BadInputError(path, what, why + _CACHE_AGAIN, reason="examples lost")
-
-
-def read_example(cache: SeqioCache, frames: Frames, number: int, intake: Intake) -> dict[str, Any] | None:
-    """One example of a shard whose frames were found, alone: nothing else of the file is read.
-
-    None where it is damaged and errors=skip. Raises IndexError beyond the last, and BadInputError as `read_shard`.
-    """
-    if not 0 <= number < len(frames):
-        raise IndexError(f"{frames.path} has {len(frames)} readable records, no record {number}")
-    for records in read_records(frames, intake, number, number + 1):
-        return next(decode_rows(_described(cache), placed(frames.path, records), intake), None)
-    return None
 
 
 def _described(cache: SeqioCache) -> Described:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tfrecord_files import example, flip_bit, golden_rows, write_records
 
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
-from spanloom.tasks.seqio_cache import cache_folder, open_cache, read_cache, read_example, read_shard
+from spanloom.tasks.seqio_cache import open_cache, read_cache, read_shard
 from spanloom.tasks.tfrecord import find_frames
 
 FEATURES = {
@@ -50,20 +50,6 @@ def test_a_cache_is_read_shard_by_shard(folder):
     assert [one["inputs"].tolist() for one in examples] == [[n, n + 300] for n in numbers]
     assert examples[0]["inputs"].dtype == np.int32
     assert report.files == 3 and report.file_bytes == sum(f.stat().st_size for f in folder.glob("*tfrecord*"))
-    assert cache_folder("a", "t:b:c") == "a/t/b/c"
-
-
-@pytest.mark.short
-def test_one_example_alone(folder):
-    intake = Intake(ReadReport(), "skip")
-    cache = open_cache(str(folder), "train", intake)
-    frames = find_frames(cache.shards[1])
-    assert [read_example(cache, frames, n, intake)["inputs"].tolist()[0] for n in (2, 0, 1)] == [7, 1, 4]
-    with pytest.raises(IndexError, match="3 readable records, no record 3"):
-        read_example(cache, frames, 3, intake)
-    flip_bit(folder / "train.tfrecord-00001-of-00003", 8 * 14)
-    assert read_example(cache, frames, 0, intake) is None and intake.report.skipped == {"damaged record": 1}
-    assert read_example(cache, frames, 1, intake)["inputs"].tolist() == [4, 304]
 
 
 @pytest.mark.short
