@@ -29,8 +29,8 @@ def debugging(argv: list[str]) -> bool:
     return "--debug" in argv or os.environ.get("SPANLOOM_DEBUG", "") not in ("", "0")
 
 
-def report(error: BaseException, debug: bool) -> int:
-    """Print the error on stderr and return the exit code."""
+def report(error: BaseException, debug: bool, about: str = "") -> int:
+    """Print the error on stderr, with what it is `about` before it, and return the exit code."""
     if isinstance(error, KeyboardInterrupt):
         print("spanloom: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -39,7 +39,7 @@ def report(error: BaseException, debug: bool) -> int:
     if isinstance(error, UsageError):
         print(f"spanloom: {error}", file=sys.stderr)
         return USAGE
-    print(f"spanloom: error: {_text(error)}", file=sys.stderr)
+    print(f"spanloom: error: {about}{_text(error)}", file=sys.stderr)
     return FAILED
 
 

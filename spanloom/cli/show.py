@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import parse
 from spanloom.cli.recipe import find
+from spanloom.cli.task_names import tasks_named
 from spanloom.cli.train import output_directory
-from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def main(argv: Sequence[str]) -> int:
 
     directory = output_directory(command)
     run = anchored(replace(command.run, out=str(directory)), Path.cwd()).resolve()
-    _check_tasks(run, asked.task)
+    tasks_named(run, asked.task)
     facts = _collect(run, directory, asked)
     if page is None:
         _print(facts, asked)
@@ -110,13 +110,6 @@ def _place_of(name: str) -> Path:
     return path
 
 
-def _check_tasks(run: Run, names: Sequence[str]) -> None:
-    known = [task.name for task in run.tasks]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"--task {name}: the run has no such task{did_you_mean(name, known)}")
-
-
 def _collect(run: Run, directory: Path, asked: Showing) -> "RunFacts":
     """Opens the data, building what is missing, and looks at them."""
     from spanloom.pipeline.facts.run import run_facts
@@ -125,7 +118,7 @@ def _collect(run: Run, directory: Path, asked: Showing) -> "RunFacts":
     display = make_display(sys.stderr)  # what is shown may go to a file
     try:
         data = _open(run, directory, display)
-        names = asked.task or [task.name for task in run.tasks]
+        names = [task.name for task in tasks_named(run, asked.task)]
         tasks = [one for one in data.tasks if one.task.name in names]
         few = _EXAMPLES if len(tasks) <= _MANY_TASKS else 1
         examples = few if asked.examples is None else asked.examples

@@ -7,7 +7,7 @@ from spanloom.pipeline.facts.tasks import TaskFacts
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Headings, and rows."""
-NAMES = ("task", "objective", "side")
+NAMES = ("task", "part", "objective", "side")
 """Headings of columns that hold words."""
 
 

@@ -80,6 +80,11 @@ def render(
         yield page.lines("", *(Text(f"warning: {visible(text)}", style="yellow") for text in facts.warnings))
 
 
+def table_text(table: numbers.Table, *, colour: bool = False) -> str:
+    """A table as lines, however wide."""
+    return Page(None, colour).lines(_table(table), width=_UNWRAPPED)
+
+
 def _example(page: Page, task: ShownTask, number: int, example: LaidOut, ids: bool) -> Iterator[Text | RichTable | str]:
     yield Text(numbers.example_line(task, number, example), style="bold")
     sides = {"text": example.text, "inputs": example.inputs, "targets": example.targets}
