@@ -6,18 +6,20 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-WORDS = "the a model learns to fill masked spans of bytes and every run goes on where it stopped".split()
+WORDS = "the a model learns to fill masked spans of bytes and every run goes on where it stopped"
 
 
 def row(number: int, seed: int = 0) -> dict[str, str]:
     state = (number * 2 + seed * 7919 + 1) * 0x9E3779B97F4A7C15 % 2**64
-    picks = [WORDS[(state >> shift) % len(WORDS)] for shift in range(0, 4 * (3 + number % 9), 4)]
+    words = WORDS.split(" ")
+    picks = [words[(state >> shift) % len(words)] for shift in range(0, 4 * (3 + number % 9), 4)]
     return {"text": f"{number} " + " ".join(picks), "inputs": f"in {number}", "targets": " ".join(picks[:3])}
 
 
 def endless(seed: int = 0, split: str = "train", pause: float = 0.0) -> Iterator[dict[str, str]]:
     for number in itertools.count():
-        time.sleep(pause)
+        if pause:
+            time.sleep(pause)
         yield row(number, seed + (split != "train"))
 
 
@@ -67,3 +69,7 @@ class Restoring:
 
 def restoring() -> Restoring:
     return Restoring()
+
+
+def nothing(example: dict[str, str]) -> bool:
+    return False

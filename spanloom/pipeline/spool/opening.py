@@ -16,7 +16,7 @@ from spanloom.pipeline.shard_maker import Count
 from spanloom.pipeline.shards import DamagedStoreError
 from spanloom.pipeline.spool.index import SpoolIndex, begin
 from spanloom.pipeline.spool.marks import Mark, from_data, to_data
-from spanloom.pipeline.spool.shards import spooled, verify
+from spanloom.pipeline.spool.shards import probes_of, verify
 from spanloom.pipeline.spool.spool import Spool, lock_of
 from spanloom.pipeline.store import ALWAYS_CHECKED, Warn
 from spanloom.pipeline.tokenization import encoder_of
@@ -43,7 +43,10 @@ def spool_directory(store: Path) -> Path:
 def heldout_task(task: Task) -> Task:
     """The task as its held-out part is made: of so many rows from the beginning, in a store like any other."""
     assert isinstance(task.source, Streamed)
-    return replace(task, source=replace(task.source, take=task.source.heldout_take))
+    take, kind = task.source.heldout_take, type(task.source)
+    # how the rest of the stream is kept decides nothing of it
+    source = replace(task.source, take=take, shard_rows=kind.shard_rows, heldout_take=kind.heldout_take)
+    return replace(task, source=source)
 
 
 def check_stream(task: Task) -> None:
@@ -218,7 +221,7 @@ def changed(task: Task, index: SpoolIndex, vocabulary: Vocabulary, wanted: dict[
         found += changes({"source": before}, {"source": source})
     if found:
         return "changed: " + "; ".join(found)
-    probes = spooled(index).meta["probes"]
+    probes = probes_of(index)
     if count := probes_changed(task, vocabulary, probes):
         return f"changed: tokenization ({count} of {len(probes)} probes give other ids)"
     return ""

@@ -63,11 +63,16 @@ def store_of(index: SpoolIndex, entries: Sequence[dict[str, Any]]) -> Store:
 def spooled(index: SpoolIndex) -> SpooledStore:
     """All shards that are on disk as a store, with what is known of the first rows."""
     entries = list(_entries(index))
-    probes = []
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        probes = json.loads((index.directory / PROBES).read_bytes())
-    meta = {**_meta(index, entries), "fingerprint": index.fingerprint, "probes": probes}
+    meta = {**_meta(index, entries), "fingerprint": index.fingerprint, "probes": probes_of(index)}
     return SpooledStore(index.directory, meta, _columns(index, entries), index)
+
+
+def probes_of(index: SpoolIndex) -> list[dict[str, Any]]:
+    """The first rows with a hash of the ids they gave; none before there is a shard."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        probes: list[dict[str, Any]] = json.loads((index.directory / PROBES).read_bytes())
+        return probes
+    return []
 
 
 def report_of(index: SpoolIndex) -> StreamReport:
@@ -113,9 +118,13 @@ def verify(index: SpoolIndex, *, checksum: bool) -> None:
 
 
 def _entries(index: SpoolIndex) -> Iterator[dict[str, Any]]:
+    """Descriptions of the shards that are on disk and whole."""
     for shard in index.kept():
-        with contextlib.suppress(FileNotFoundError):
-            yield json.loads(index.paths(shard)[1].read_bytes())
+        path, entry_path = index.paths(shard)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            entry = json.loads(entry_path.read_bytes())
+            check_file(path, entry, checksum=False)
+            yield entry
 
 
 def _meta(index: SpoolIndex, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:

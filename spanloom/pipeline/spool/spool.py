@@ -34,7 +34,7 @@ from spanloom.vocabularies.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-_OPEN = 4
+_OPEN = 64
 """Shards whose examples are at hand."""
 _MOST_EMPTY = 16
 """Shards one after another of which the preprocessors may leave nothing."""
