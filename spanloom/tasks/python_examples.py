@@ -46,6 +46,14 @@ def takes_skip(source: PythonExamples) -> bool:
     return source.function is not None and "skip" in parameters_of(resolve(source.function))
 
 
+def iterable(made: Any, name: str) -> Iterable[Any]:
+    """What the function gave, if one can go through it row by row. Raises BadInputError."""
+    if isinstance(made, Mapping | str | bytes) or not isinstance(made, Iterable):
+        fix = "Return a list of dicts, or yield them one by one"
+        raise BadInputError(name, f"returns a {type(made).__name__}, not rows", fix)
+    return made
+
+
 def checked_rows(
     source: PythonExamples, rows: Callable[[], Iterable[Any]], first: int = 0
 ) -> Iterator[Mapping[str, Any]]:
@@ -75,12 +83,8 @@ def identify_python_examples(source: PythonExamples) -> Iterator[bytes]:
 
 
 def _rows_of(made: Any, name: str) -> Iterable[Any]:
-    """What to go through. Raises BadInputError for what cannot be."""
     if type(made).__module__.startswith("datasets."):
         from spanloom.tasks.hub_rows import rows_of_dataset
 
         return rows_of_dataset(made, name)
-    if isinstance(made, Mapping | str | bytes) or not isinstance(made, Iterable):
-        fix = "Return a list of dicts, or yield them one by one"
-        raise BadInputError(name, f"returns a {type(made).__name__}, not rows", fix)
-    return made
+    return iterable(made, name)

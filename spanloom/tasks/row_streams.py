@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 from spanloom.settings.row_sources import HuggingFaceDataset, PythonExamples, Streamed
+from spanloom.tasks.python_examples import checked_rows, iterable, made_by, name_of, takes_skip
 from spanloom.tasks.read_report import BadInputError
 
 Passed = Callable[[int], object]
@@ -24,8 +25,6 @@ class RowStream:
     """What is left of it."""
     state: Callable[[], Any]
     """What it needs to go on after the row that was given last, as JSON data; None where it has no such thing."""
-    restores: str
-    """How it comes to a row in its middle, in words."""
 
 
 def open_stream(source: Streamed, taken: int = 0, state: Any = None, passed: Passed = lambda count: None) -> RowStream:
@@ -41,19 +40,17 @@ def open_stream(source: Streamed, taken: int = 0, state: Any = None, passed: Pas
         dataset = _undecoded(open_dataset(source, source.split))
         opened = _stateful(dataset, source.dataset, taken, state, passed)
         named = iter(lambda: asked(source, lambda: next(opened.rows, _END)), _END)
-        return RowStream(map(dict, named), opened.state, opened.restores)
+        return RowStream(map(dict, named), opened.state)
     return _of_function(source, taken, state, passed)
 
 
 def _of_function(source: PythonExamples, taken: int, state: Any, passed: Passed) -> RowStream:
-    from spanloom.tasks.python_examples import checked_rows, made_by, name_of, takes_skip
-
     name, opened = name_of(source), list[RowStream]()
 
     def open_() -> RowStream:
         if takes_skip(source):
             made = made_by(source, source.split, skip=taken)
-            return RowStream(_each(made, name), _no_state, "the function begins where it is told to (skip)")
+            return RowStream(iter(iterable(made, name)), _no_state)
         made = made_by(source, source.split)
         if type(made).__module__.startswith("datasets."):
             made = _undecoded(made)
@@ -67,7 +64,7 @@ def _of_function(source: PythonExamples, taken: int, state: Any, passed: Passed)
     checked = checked_rows(source, rows, taken)
     first = next(checked, _END)
     again: Iterator[Any] = checked if first is _END else chain([first], checked)
-    return RowStream(again, opened[0].state, opened[0].restores)
+    return RowStream(again, opened[0].state)
 
 
 def _stateful(made: Any, name: str, taken: int, state: Any, passed: Passed) -> RowStream:
@@ -75,12 +72,10 @@ def _stateful(made: Any, name: str, taken: int, state: Any, passed: Passed) -> R
     has_state = hasattr(made, "state_dict") and hasattr(made, "load_state_dict")
     if has_state and state is not None:
         made.load_state_dict(state)
-    rows = _each(made, name)
+    rows = iter(iterable(made, name))
     if taken and not (has_state and state is not None):
         rows = _without_first(rows, taken, name, passed)
-    if not has_state:
-        return RowStream(rows, _no_state, "it is read again from its first row")
-    return RowStream(rows, lambda: _as_json(made.state_dict()), "it restores itself (state_dict)")
+    return RowStream(rows, (lambda: _as_json(made.state_dict())) if has_state else _no_state)
 
 
 def _undecoded(dataset: Any) -> Any:
@@ -89,13 +84,6 @@ def _undecoded(dataset: Any) -> Any:
     if type(dataset).__name__ == "IterableDataset":
         return undecoded(dataset)
     return rows_of_dataset(dataset, type(dataset).__name__)
-
-
-def _each(made: Any, name: str) -> Iterator[Any]:
-    if isinstance(made, Mapping | str | bytes) or not isinstance(made, Iterable):
-        fix = "Return a list of dicts, or yield them one by one"
-        raise BadInputError(name, f"returns a {type(made).__name__}, not rows", fix)
-    return iter(made)
 
 
 def _without_first(rows: Iterator[Any], taken: int, name: str, passed: Passed) -> Iterator[Any]:
