@@ -4,8 +4,8 @@ import sys
 import time
 from typing import Any, Protocol, TextIO
 
-from spanloom.pipeline.build_progress import AllProgress
-from spanloom.training.progress import PlainDisplay, amount, describe_building, duration
+from spanloom.pipeline.build_progress import AllProgress, BuildProgress
+from spanloom.training.progress import PlainDisplay, amount, duration
 
 _SECONDS_BETWEEN = 10.0
 _MOST_BETWEEN = 300.0
@@ -98,14 +98,17 @@ class TerminalBuildDisplay:
 
 
 def lines_of(progress: AllProgress) -> list[str]:
-    """One line on the task at work, and one on all if there are several."""
-    lines = [f"data: {describe_building(progress.current)}"]
+    """One line on the task at work, and one on all if there are several; short, and what matters most first."""
+    lines = [f"data: {progress.current.task}: {_line(progress.current)}"]
     if progress.tasks > 1:
-        known = progress.seconds_left == progress.seconds_left  # not NaN
-        lines.append(
-            f"in all: {progress.done:,} of {progress.tasks:,} tasks done, built: {progress.examples:,} documents, "
-            f"{amount(progress.text_bytes)}B, {amount(progress.tokens)} tokens "
-            f"({amount(progress.bytes_per_second)}B/s, {amount(progress.tokens_per_second)} tokens/s)"
-            + (f", ETA {duration(progress.seconds_left)}" if known else "")
-        )
+        lines.append(f"{progress.done:,} of {progress.tasks:,} tasks done: {_line(progress)}")
     return lines
+
+
+def _line(told: BuildProgress | AllProgress) -> str:
+    known = told.seconds_left == told.seconds_left  # not NaN
+    return (
+        (f"ETA {duration(told.seconds_left)}, " if known else "")
+        + f"{told.examples:,} documents, {amount(told.text_bytes)}B, {amount(told.tokens)} tokens, "
+        + f"{amount(told.bytes_per_second)}B/s, {amount(told.tokens_per_second)} tokens/s"
+    )

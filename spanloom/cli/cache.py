@@ -149,9 +149,13 @@ def _build(
 def _beam(vocabulary: "Vocabulary", words: Sequence[str], display: "BuildDisplay") -> "Together":
     """Builds with Apache Beam. Raises CommandError where it is not installed."""
     try:
-        from spanloom.pipeline.beam_build import build_with_beam
+        from spanloom.pipeline.beam_build import BeamOptionError, build_with_beam, check_options
     except ImportError as error:
         raise CommandError(f"--runner beam needs Apache Beam ({error}): pip install 'spanloom[beam]'") from error
+    try:
+        check_options(words, display.warn)
+    except BeamOptionError as error:
+        raise UsageError(str(error)) from None
     display.say(f"building with Apache Beam ({' '.join(words) or 'on this machine'})")
     return partial(build_with_beam, vocabulary=vocabulary, words=words, warn=display.warn)
 

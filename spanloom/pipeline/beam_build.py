@@ -3,7 +3,8 @@
 One element for each task is read into its groups, one for each shard, which Beam spreads over its workers; they make
 the shards where every build of ours does (`spanloom.pipeline.publish`), so that they must see that directory, and the
 text, under the same paths as the process that launches. That holds the locks meanwhile, and publishes at the end. Beam
-may do anything twice, and at once: a shard is whole or absent, and always the same.
+may do anything twice, and at once: a shard is whole or absent, and always the same. Between reading and making lies a
+shuffle of the text, which runners on clusters keep on disk and Beam's direct runner in memory.
 """
 
 import contextlib
@@ -33,6 +34,7 @@ from spanloom.pipeline.groups import Group, groups_of
 from spanloom.pipeline.publish import building, drop_leftovers, lock_of
 from spanloom.pipeline.shard_maker import Count, ShardMaker
 from spanloom.pipeline.store import Warn, look, source_now, stores_to_build, usable, wanted_stores
+from spanloom.settings.nearest import nearest
 from spanloom.settings.task import Task
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.read_report import BadInputError, ReadReport
@@ -48,6 +50,26 @@ Places = Mapping[Split, Path]
 
 class BeamBuildError(RuntimeError):
     """What failed on one of Beam's workers, or in Beam itself."""
+
+
+class BeamOptionError(ValueError):
+    """An option that Beam does not have."""
+
+
+def check_options(words: Sequence[str], warn: Warn) -> None:
+    """Raises BeamOptionError for a word that is no option of Beam's, but is like one; warns of others.
+
+    Runners on a cluster may have options that Beam knows nothing of here.
+    """
+    if words and not words[0].startswith("--"):
+        raise BeamOptionError(f"{words[0]!r}: options of Beam begin with --")
+    options = PipelineOptions(list(words))
+    known = options.get_all_options()
+    for name in options.get_all_options(retain_unknown_options=True):
+        if name not in known:
+            if close := nearest(name, known, count=1):
+                raise BeamOptionError(f"Beam has no option --{name}; did you mean --{close[0]}?")
+            warn(f"Beam knows no option --{name} here: it is left to the runner")
 
 
 def build_with_beam(

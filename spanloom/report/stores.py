@@ -62,8 +62,9 @@ def stores_line(outcomes: Sequence[Outcome]) -> str:
     """All of it."""
     stores = [store for outcome in outcomes for store in outcome.opened.stores.values()]
     tokens = sum(counts["tokens"] for store in stores for counts in _columns(store))
-    seconds = sum(outcome.seconds or 0.0 for outcome in outcomes)
+    seconds = [outcome.seconds for outcome in outcomes if outcome.seconds is not None]
+    built = f", {plural(len(seconds), 'task')} built in {sum(seconds):,.1f} s" if seconds else ""
     return (
         f"in all: {plural(len(outcomes), 'task')}, {sum(store.num_rows for store in stores):,} examples, "
-        f"{tokens:,} tokens, {amount(sum(map(_bytes_of, stores)))}B on disk, built in {seconds:,.1f} s"
+        f"{tokens:,} tokens, {amount(sum(map(_bytes_of, stores)))}B on disk{built}"
     )
