@@ -155,10 +155,13 @@ class Dataset:
         count = min(count, self.num_examples)
         examples_N = np.arange(count) * self.num_examples // max(count, 1)
         block = self.examples.make(examples_N, heldout_noise_keys(examples_N))
-        rows = zip(examples_N.tolist(), block.inputs, block.targets, block.target_lengths, strict=True)
         return [
-            TextExample(self.examples.raw(example), np.trim_zeros(inputs, "b"), targets[:length])
-            for example, inputs, targets, length in rows
+            TextExample(
+                raw=self.examples.raw(example),
+                inputs=block.inputs[row, : block.input_lengths[row]],
+                targets=block.targets[row, : block.target_lengths[row]],
+            )
+            for row, example in enumerate(examples_N.tolist())
         ]
 
     def _make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Batch:
