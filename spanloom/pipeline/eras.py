@@ -3,7 +3,7 @@ added or weighed anew in a run that goes on, with what was drawn before staying 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -62,15 +62,15 @@ def continued(now: Era, eras: Eras, position: Position) -> Eras:
     draw = next_draw(position)
     begun = tuple(era for era in eras if era.draw < draw)
     if not begun:
-        return (_at(now, 0),)
-    if _at(begun[-1], 0) == _at(now, 0):
+        return (replace(now, draw=0),)
+    if replace(begun[-1], draw=now.draw) == now:
         return begun
     if gone := sorted({name for era in begun for name in era.rates} - {*now.rates}):
         raise ValueError(
             f"the run has drawn from the task {gone[0]!r}, which is gone: keep it in the mixture, with rate 0, so that "
             "draws are counted on; or begin a new run from the weights alone: --start THIS_RUN --out NEW_DIR"
         )
-    return (*begun, _at(now, draw))
+    return (*begun, replace(now, draw=draw))
 
 
 def plan_from(eras: Eras) -> tuple[list[str], MixingPlan]:
@@ -100,10 +100,6 @@ def from_data(data: Sequence[Mapping[str, Any]]) -> Eras:
     if eras:
         plan_from(eras)
     return eras
-
-
-def _at(era: Era, draw: int) -> Era:
-    return Era(draw, dict(era.rates), dict(era.limits), era.stop, era.seed, era.slots)
 
 
 def _numbers(era: Era, names: Sequence[str]) -> tuple[list[float], list[int]]:

@@ -45,10 +45,15 @@ class TrainingOrder:
 
     def noise_keys(self, epochs: np.ndarray, examples: np.ndarray) -> np.ndarray:
         """(N,) uint64 keys of the noise, by (seed, task, epoch, example): never by host, worker or position."""
-        return hash64(self.seed, key_of(self.task), key_of("noise"), epochs, examples)
+        return noise_keys(self.seed, self.task, epochs, examples)
 
     def _epoch_key(self, epoch: int) -> int:
         return int(hash64(self.seed, key_of(self.task), key_of("order"), epoch))
+
+
+def noise_keys(seed: int, task: str, epochs: np.ndarray, examples: np.ndarray) -> np.ndarray:
+    """(N,) uint64 keys of training noise: by these four alone, whatever the order in which examples are drawn."""
+    return hash64(seed, key_of(task), key_of("noise"), epochs, examples)
 
 
 def heldout_noise_keys(examples: np.ndarray) -> np.ndarray:

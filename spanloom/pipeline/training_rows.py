@@ -85,11 +85,7 @@ def _era(run: Run, parts: Mapping[str, Dataset], slots: tuple[int, int] | None) 
             f"task {ending[0]!r} in mixture {run.task.name!r} is to be used for a number of epochs, but its rows are a "
             "stream, and nobody knows when it has ended: leave epochs unset"
         )
-    limits = {
-        name: epochs * parts[name].num_examples
-        for name, epochs in zip(rates.names, rates.epochs, strict=True)
-        if epochs is not None
-    }
+    limits = {name: epochs * parts[name].num_examples for name, epochs in epochs_of.items() if epochs is not None}
     by_name = dict(zip(rates.names, rates.rates.tolist(), strict=True))
     return Era(0, by_name, limits, run.task.stop, run.seed, slots)
 

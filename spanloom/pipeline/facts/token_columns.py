@@ -2,10 +2,9 @@
 
 from spanloom.pipeline.columns import Column
 from spanloom.pipeline.store import Store
-
-_NAMES = ("tokens", "inputs", "targets")
+from spanloom.pipeline.training_rows import LEARNT
 
 
 def token_columns(store: Store) -> dict[str, Column]:
     """Columns of tokens by name; none where preprocessors make all examples when they are read."""
-    return {name: store.columns[name] for name in _NAMES if name in store.columns}
+    return {name: store.columns[name] for name in LEARNT if name in store.columns}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spanloom.pipeline.order import noise_keys
 from spanloom.pipeline.spool.spool import Spool
 from spanloom.tasks.randomness import hash64, key_of, permute_index
 
@@ -40,7 +41,7 @@ class SpoolOrder:
 
     def noise_keys(self, epochs: np.ndarray, examples: np.ndarray) -> np.ndarray:
         """(N,) uint64 keys of the noise, by (seed, task, epoch, example of the whole stream)."""
-        return hash64(self.seed, key_of(self.task), key_of("noise"), epochs, examples)
+        return noise_keys(self.seed, self.task, epochs, examples)
 
     def _key(self, shard: int) -> int:
         return int(hash64(self.seed, key_of(self.task), key_of("order"), shard))
