@@ -102,11 +102,12 @@ class DrawBlocks:
 
     def block(self, number: int) -> Drawn:
         """Draws number * size to (number + 1) * size - 1, as far as there are."""
-        if number not in self._kept:
-            self._kept[number] = self._draws.find(number * self._size, self._size)
+        found = self._kept.get(number)
+        if found is None:
+            found = self._kept[number] = self._draws.find(number * self._size, self._size)
             for old in list(self._kept)[:-2]:  # a batch has draws of two blocks at most, if it is no larger than one
-                del self._kept[old]
-        return self._kept[number]
+                self._kept.pop(old, None)  # several threads may ask at once
+        return found
 
     def find(self, draws_N: npt.NDArray[np.integer]) -> Drawn:
         """These draws."""
