@@ -119,7 +119,7 @@ def _build(
 ) -> "list[Outcome]":
     """Builds what is missing; what became of each task."""
     from spanloom.cli.build_display import make_build_display
-    from spanloom.pipeline.build_tasks import build_tasks, in_processes, in_share
+    from spanloom.pipeline.build_tasks import build_tasks, in_processes, in_share, seen_again
     from spanloom.pipeline.build_workers import default_workers
     from spanloom.pipeline.data import data_of
     from spanloom.pipeline.open_task import check_vocabulary_fits
@@ -139,6 +139,7 @@ def _build(
         outcomes = build_tasks(
             run, tasks, directory, vocabulary, way, together=together, tell=display.building, warn=warn
         )
+        outcomes = seen_again(outcomes, directory, vocabulary)
     finally:
         display.close()
     if len(outcomes) == len(run.tasks) and all(one.error is None and one.opened.whole for one in outcomes):

@@ -11,7 +11,7 @@ from spanloom.pipeline.durable import StorageError
 from spanloom.pipeline.open_task import Part, check_task, open_task
 from spanloom.pipeline.several import have_stores
 from spanloom.pipeline.share import Share
-from spanloom.pipeline.shared_build import open_or_build_share
+from spanloom.pipeline.shared_build import open_or_build_share, whole_stores
 from spanloom.pipeline.spool.shards import spooled
 from spanloom.pipeline.store import Store, Warn
 from spanloom.pipeline.unknown_text import warn_of_unknown_text
@@ -140,6 +140,19 @@ def build_tasks(
         if task.name not in outcomes:
             attempt(task, build_one)
     return [outcomes[task.name] for task in tasks]
+
+
+def seen_again(outcomes: Sequence[Outcome], directory: Path, vocabulary: Vocabulary) -> list[Outcome]:
+    """The outcomes of a share, with the stores that other jobs have put in their places meanwhile."""
+
+    def now(one: Outcome) -> Outcome:
+        if one.error is not None or one.opened.whole:
+            return one
+        places = store_directories(one.task, directory)
+        stores = whole_stores(one.task, places, vocabulary)
+        return replace(one, opened=Opened({**stores})) if len(stores) == len(places) else one
+
+    return [now(one) for one in outcomes]
 
 
 def _check(run: Run, directory: Path, vocabulary: Vocabulary, warn: Warn, task: Task) -> None:

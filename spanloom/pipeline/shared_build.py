@@ -83,6 +83,15 @@ def open_or_build_share(
     return build.publish(parts, passed)
 
 
+def whole_stores(
+    task: Task, directories: Mapping[Split, Path], vocabulary: Vocabulary, *, shard_bytes: int = SHARD_BYTES
+) -> dict[Split, Store]:
+    """Those of a task's stores that stand whole and up to date."""
+    wanted = wanted_stores(task, directories, vocabulary, shard_bytes)
+    found = look(task, directories, vocabulary, wanted, source_now(task), checksum=False)
+    return {split: one.store for split, one in found.items() if one.store is not None}
+
+
 @dataclass
 class _SharedBuild:
     task: Task
