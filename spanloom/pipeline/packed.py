@@ -6,8 +6,7 @@ import numpy as np
 
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.drawn import DrawBlocks, Draws
-from spanloom.pipeline.packed_order import START, PackedOrder
-from spanloom.pipeline.packed_order import Position as WindowRow
+from spanloom.pipeline.packed_order import START, PackedOrder, WindowRow
 from spanloom.pipeline.packed_rows import encoder_decoder_rows
 from spanloom.pipeline.packing import IntArray, Packs
 from spanloom.pipeline.positions import WHOLE, Position, Share

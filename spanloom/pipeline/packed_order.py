@@ -16,7 +16,7 @@ Lengths = Callable[[int, int], IntArray]
 """(first draw, count) to the lengths of those draws, (count, features)."""
 
 
-class Position(NamedTuple):
+class WindowRow(NamedTuple):
     """Where in the packed rows a run stands."""
 
     window: int
@@ -25,7 +25,7 @@ class Position(NamedTuple):
     """Next row of it."""
 
 
-START = Position(0, 0)
+START = WindowRow(0, 0)
 """Before the first row."""
 
 
@@ -71,11 +71,11 @@ class PackedOrder:
         rows = sum(len(self._plan(window)) for window in self._windows_of(group) if self._draws_of(window))
         return self.group_size(group) / rows if rows else 1.0
 
-    def first_draw(self, position: Position) -> int:
+    def first_draw(self, position: WindowRow) -> int:
         """The first draw whose length is asked for by whoever goes on from a position: the first of its group."""
         return position.window // _IN_STEP * self.group
 
-    def take(self, position: Position, count: int) -> tuple[Packs, Position]:
+    def take(self, position: WindowRow, count: int) -> tuple[Packs, WindowRow]:
         """`count` rows from a position on, fewer at the end of the data, with the numbers of their draws; what follows.
 
         Raises ValueError for a position that is none.
@@ -93,7 +93,7 @@ class PackedOrder:
             row += len(part)
             if row == len(packs):
                 window, row = window + 1, 0
-        return _joined(parts), Position(window, row)
+        return _joined(parts), WindowRow(window, row)
 
     def _plan(self, window: int) -> Packs:
         group, number = divmod(window, _IN_STEP)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanloom.pipeline.packed_order import START, PackedOrder, Position
+from spanloom.pipeline.packed_order import START, PackedOrder, WindowRow
 from spanloom.tasks.randomness import hash64
 
 SLOTS = (12, 5)
@@ -19,7 +19,7 @@ def order_of(num_draws: int | None = None, window: int = 10) -> PackedOrder:
     return PackedOrder(lengths_of, SLOTS, num_draws=num_draws, window=window)
 
 
-def rows_of(order: PackedOrder, position: Position, counts: list[int]) -> tuple[list[list[int]], list[Position]]:
+def rows_of(order: PackedOrder, position: WindowRow, counts: list[int]) -> tuple[list[list[int]], list[WindowRow]]:
     """The draws of each row, and the position before each step and after the last."""
     rows, positions = [], [position]
     for count in counts:
@@ -51,11 +51,11 @@ def test_a_run_goes_on_from_any_position_as_if_it_never_stopped(counts, data):
 
 @pytest.mark.parametrize("hosts", [1, 2, 4])
 def test_hosts_together_have_the_rows_of_one(hosts):
-    whole, after = order_of().take(Position(3, 2), 24)
+    whole, after = order_of().take(WindowRow(3, 2), 24)
     share = len(whole) // hosts
     parts = []
     for host in range(hosts):
-        packs, position = order_of().take(Position(3, 2), 24)
+        packs, position = order_of().take(WindowRow(3, 2), 24)
         parts.append(packs.rows(host * share, (host + 1) * share))
         assert position == after
     np.testing.assert_array_equal(np.concatenate([part.examples for part in parts]), whole.examples)
@@ -70,7 +70,7 @@ def test_far_windows_cost_no_more():
         return lengths_of(first, count)
 
     order = PackedOrder(recorded, SLOTS, window=10)
-    packs, position = order.take(Position(10**14, 1), 4)
+    packs, position = order.take(WindowRow(10**14, 1), 4)
     assert packs.examples.min() >= 10**15 and position.window >= 10**14
     order.take(position, 3)
     assert sum(count for _, count in asked) <= 160
@@ -82,13 +82,13 @@ def test_the_end_of_a_window_and_the_start_of_the_next_are_one_place():
     rows = len(order.take(START, 10**3)[0].rows(0, 1))
     first = order._plan(0)
     assert rows == 1
-    assert order.take(Position(0, len(first)), 5)[1] == order.take(Position(1, 0), 5)[1]
-    assert order.take(START, len(first))[1] == Position(1, 0)
+    assert order.take(WindowRow(0, len(first)), 5)[1] == order.take(WindowRow(1, 0), 5)[1]
+    assert order.take(START, len(first))[1] == WindowRow(1, 0)
 
 
 @pytest.mark.short
 def test_positions_that_are_none_are_refused():
     with pytest.raises(ValueError, match=r"window 0 has .* rows, so that row 999 is no position in it"):
-        order_of().take(Position(0, 999), 1)
+        order_of().take(WindowRow(0, 999), 1)
     with pytest.raises(ValueError, match="row -1 is no position"):
-        order_of().take(Position(0, -1), 1)
+        order_of().take(WindowRow(0, -1), 1)
