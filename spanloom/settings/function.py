@@ -36,8 +36,8 @@ class Function:
         place, _, name = self.name.rpartition(":")
         if not place or not name:
             raise FunctionError(f"function {self.name!r}: a name is 'package.module:name' or '/folder/file.py:name'")
-        plain = {key: _plain(value, f"argument {key!r} of {self.name}") for key, value in self.arguments.items()}
-        object.__setattr__(self, "arguments", plain)
+        arguments = {key: as_plain(value, f"argument {key!r} of {self.name}") for key, value in self.arguments.items()}
+        object.__setattr__(self, "arguments", arguments)
 
     @property
     def place(self) -> str:
@@ -100,6 +100,31 @@ def as_functions(codes: Any, where: str) -> tuple[Function, ...]:
         raise FunctionError(f"{where}: {error}") from None
 
 
+def as_plain(value: Any, where: str) -> Any:
+    """The value as JSON gives it back, lists as tuples and code as `Function`.
+
+    Raises FunctionError that begins with `where` for what a run cannot write down.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Function):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(as_plain(one, where) for one in value)
+    if isinstance(value, Mapping):
+        if set(value) == _KEYS and value["class"] == Function.__name__:
+            return Function(value["name"], value["arguments"])
+        if not all(isinstance(key, str) for key in value):
+            raise FunctionError(f"{where} is a dict with keys that are no texts: turn it into a list of pairs")
+        return {key: as_plain(one, where) for key, one in value.items()}
+    if callable(value):
+        try:
+            return as_function(value)
+        except FunctionError as error:
+            raise FunctionError(f"{where}: {error}") from None
+    raise FunctionError(f"{where} is of type {type(value).__name__}, which a run cannot write down: give {_PLAIN}")
+
+
 def _no_function(code: Any) -> str:
     if isinstance(code, type):
         return f"{code.__name__} is a class: give an instance of it, {code.__name__}(...)"
@@ -158,28 +183,6 @@ def _is_importable(name: str, path: str) -> bool:
         search = spec.submodule_search_locations
     origin = None if spec is None else spec.origin
     return origin is not None and os.path.realpath(origin) == os.path.realpath(path)
-
-
-def _plain(value: Any, where: str) -> Any:
-    """The value as JSON gives it back, lists as tuples and code as `Function`."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Function):
-        return value
-    if isinstance(value, list | tuple):
-        return tuple(_plain(one, where) for one in value)
-    if isinstance(value, Mapping):
-        if set(value) == _KEYS and value["class"] == Function.__name__:
-            return Function(value["name"], value["arguments"])
-        if not all(isinstance(key, str) for key in value):
-            raise FunctionError(f"{where} is a dict with keys that are no texts: turn it into a list of pairs")
-        return {key: _plain(one, where) for key, one in value.items()}
-    if callable(value):
-        try:
-            return as_function(value)
-        except FunctionError as error:
-            raise FunctionError(f"{where}: {error}") from None
-    raise FunctionError(f"{where} is of type {type(value).__name__}, which a run cannot write down: give {_PLAIN}")
 
 
 def _shown(value: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from spanloom.settings.function import Function, as_function
+from spanloom.settings.function import Function, as_function, as_plain
 
 Errors = Literal["strict", "replace", "skip"]
 
@@ -128,7 +128,7 @@ class PythonExamples:
         """A callable becomes its name, lists tuples. Raises FunctionError for code that a run cannot write down."""
         if self.function is not None:
             object.__setattr__(self, "function", as_function(self.function))
-        object.__setattr__(self, "rows", Function("recipe:rows", {"rows": self.rows}).arguments["rows"])
+        object.__setattr__(self, "rows", as_plain(self.rows, "rows of PythonExamples"))
 
 
 @dataclass(frozen=True)
