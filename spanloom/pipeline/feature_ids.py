@@ -44,7 +44,7 @@ def value_of(example: Mapping[str, Any], feature: Feature, vocabulary: Vocabular
     if isinstance(value, str):
         return _utf8(value, feature)
     ids = _ids(value, feature)
-    highest = max([vocabulary.size - 1, *vocabulary.sentinels])
+    highest = vocabulary.highest_id
     if len(ids) and not 0 <= ids.min() <= ids.max() <= highest:
         odd = int(ids.min()) if ids.min() < 0 else int(ids.max())
         raise FeatureError(f"the feature {feature.name!r} has the id {odd}, and its vocabulary has 0 to {highest}")

@@ -48,8 +48,7 @@ def check_task(run: Run, task: Task, vocabulary: Vocabulary, warn: Warn) -> None
 
 def check_vocabulary_fits(run: Run, vocabulary: Vocabulary) -> None:
     """Raises DataError for a vocabulary that has ids beyond the model's embedding."""
-    highest = max(vocabulary.size - 1, *vocabulary.sentinels) if vocabulary.sentinels else vocabulary.size - 1
-    if highest >= run.model.vocab_size:
+    if (highest := vocabulary.highest_id) >= run.model.vocab_size:
         raise DataError(
             f"the vocabulary of {run.task.name!r} has ids up to {highest}, but the model's embedding has "
             f"{run.model.vocab_size} rows: set model.vocab_size to at least {highest + 1} (a multiple of 128 is fast), "

@@ -29,6 +29,11 @@ class Vocabulary(ABC):
     sentinels: tuple[int, ...]
     """Ids that stand for masked spans, in order of use."""
 
+    @property
+    def highest_id(self) -> int:
+        """The highest id that it gives; sentinels may lie above all others."""
+        return max(self.size - 1, *self.sentinels) if self.sentinels else self.size - 1
+
     @abstractmethod
     def encode(self, text: str) -> Int32Array:
         """The ids of a text, (n,) int32, without end of sequence."""
