@@ -12,12 +12,14 @@ Letters: N examples, L raw tokens, K spans, S input and T target positions.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from spanloom.settings.objectives import SpanCorruption
 from spanloom.tasks.block import Block, Int32Array, IntArray, ended_rows
+from spanloom.tasks.objectives.denoiser import Denoiser
 from spanloom.tasks.randomness import UInt64Array, hash64, stream64, uniform_below
 from spanloom.tasks.span_lengths import SpanLengths, check_sentinels, noise_counts, span_lengths
 from spanloom.vocabularies.bytes import ByteVocabulary
@@ -26,6 +28,20 @@ from spanloom.vocabularies.vocabulary import Vocabulary
 BoolArray = npt.NDArray[np.bool_]
 
 _NOISE, _KEPT, _ROLL = 1, 2, 3  # what an example draws comes from streams of its own
+
+
+def denoiser(objective: SpanCorruption, vocabulary: Vocabulary) -> Denoiser:
+    """Pieces whose inputs fill their width. Raises ValueError as `lengths_of`."""
+    lengths = lengths_of(objective, vocabulary)
+    make = partial(corrupt_block, objective=objective, vocabulary=vocabulary)
+    longest_of = partial(
+        longest_of_spans,
+        density=objective.noise_density,
+        mean_span_length=objective.mean_span_length,
+        roll=int(objective.random_roll),
+    )
+    widths = lengths.inputs_length, lengths.targets_length
+    return Denoiser(lengths.raw_length, *widths, num_sentinels=lengths.num_spans, make=make, longest_of=longest_of)
 
 
 def lengths_of(objective: SpanCorruption, vocabulary: Vocabulary) -> SpanLengths:

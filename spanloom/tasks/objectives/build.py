@@ -1,11 +1,9 @@
 """From the settings of an objective on text to the denoiser that works by them."""
 
-from functools import partial
-
 from spanloom.settings.objectives import UL2, FullLM, IidDenoising, PrefixLM, SpanCorruption, TextInfilling, TokenStream
+from spanloom.tasks import span_corruption
 from spanloom.tasks.objectives import full_lm, iid_denoising, prefix_lm, text_infilling, ul2
 from spanloom.tasks.objectives.denoiser import Denoiser
-from spanloom.tasks.span_corruption import corrupt_block, lengths_of, longest_of_spans
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 
@@ -16,16 +14,7 @@ def denoiser_of(objective: TokenStream, vocabulary: Vocabulary) -> Denoiser:
     """
     match objective:
         case SpanCorruption():
-            lengths = lengths_of(objective, vocabulary)
-            make = partial(corrupt_block, objective=objective, vocabulary=vocabulary)
-            widths = (lengths.inputs_length, lengths.targets_length)
-            longest_of = partial(
-                longest_of_spans,
-                density=objective.noise_density,
-                mean_span_length=objective.mean_span_length,
-                roll=int(objective.random_roll),
-            )
-            return Denoiser(lengths.raw_length, *widths, lengths.num_spans, make, longest_of)
+            return span_corruption.denoiser(objective, vocabulary)
         case IidDenoising():
             return iid_denoising.denoiser(objective, vocabulary)
         case PrefixLM():
