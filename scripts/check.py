@@ -58,8 +58,19 @@ def parts(everything: bool) -> list[Part]:
     ]
     found += [short_set(version) for version in OTHER_PYTHONS]
     if everything:
-        found.append(Part("slow tests", ((*pytest, "-m", "slow"),)))
+        found.append(Part("slow tests", ((*pytest, "-m", "slow and not beam"),)))
+        found.append(beam())
     return found
+
+
+def beam() -> Part:
+    """The tests of Apache Beam, which holds protobuf and others at older releases than the rest of ours."""
+    venv = ROOT / ".venvs" / "beam"
+    python = str(venv / "bin" / "python")
+    packages = ("-e", ".[beam]", "pytest>=8", "psutil>=6")
+    install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", *packages)
+    tests = (python, "-m", "pytest", "-q", "-m", "beam", "--durations=10", "tests/pipeline/test_beam_build.py")
+    return Part("Apache Beam", ((str(BIN / "python"), "-m", "venv", str(venv)), install, tests))
 
 
 def short_set(version: str) -> Part:
