@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from spanloom.model.loss import loss_weights, token_losses
+from spanloom.pipeline.batches import Batch
+from spanloom.pipeline.dataset import Dataset
 from spanloom.settings.model import Model
-from spanloom.settings.run import Loss
+from spanloom.settings.run import Evaluation, Loss
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 Sums = dict[str, jax.Array]
@@ -35,6 +37,24 @@ def _sums(model: Model, marks: jax.Array, params: Any, batch: Mapping[str, Any])
         "correct": jnp.sum(tokens.correct * weights_BxT),
         "tokens": jnp.sum(weights_BxT),
         "text_tokens": jnp.sum(text_BxT),
+    }
+
+
+def heldout_by_task(
+    step: HeldoutStep,
+    params: Any,
+    parts: Mapping[str, Dataset],
+    settings: Evaluation,
+    until: Callable[[Iterable[Batch]], Iterable[Batch]],
+) -> dict[str, dict[str, float]]:
+    """`heldout_metrics` of each task's part, by name, on the batches that a run's settings, resolved, ask for.
+
+    `until` is given the batches, and may end them by an exception.
+    """
+    assert settings.batch_size is not None
+    return {
+        task: heldout_metrics(step, params, until(part.eval_batches(settings.batch_size, settings.max_batches)))
+        for task, part in parts.items()
     }
 
 

@@ -21,6 +21,9 @@ from spanloom.settings.run import Loss, Normalizer
 
 CHUNK_BYTES = 256 * 1024 * 1024  # of float32 logits at a time; small vocabularies and batches are one chunk
 
+NORMALIZED = "normalized_weights"
+"""Field of a part of a batch: what `normalized_weights` gives for its rows of the whole."""
+
 Metrics = dict[str, jax.Array]
 
 
@@ -60,8 +63,9 @@ def loss_from_hidden(
 ) -> tuple[jax.Array, Metrics]:
     """`loss_and_metrics` after the decoder's last norm: head, losses, normaliser."""
     weights_BxT = loss_weights(batch)
-    per_sequence_BxT = weights_per_sequence(batch, weights_BxT)
-    normalized_BxT = normalize_weights(loss.normalizer, weights_BxT, per_sequence_BxT)
+    normalized_BxT = batch.get(NORMALIZED)
+    if normalized_BxT is None:
+        normalized_BxT = normalized_weights(loss, batch)
     value, tokens = head_loss(params, config, loss, hidden_BxTxE, batch["decoder_target_tokens"], normalized_BxT)
     cross_entropy = jnp.sum(tokens.cross_entropy * weights_BxT)
     z_loss = jnp.sum(tokens.z_loss * weights_BxT)
@@ -71,7 +75,7 @@ def loss_from_hidden(
         "z_loss_sum": z_loss,
         "correct_sum": jnp.sum(tokens.correct * weights_BxT),
         "weight_sum": jnp.sum(weights_BxT),
-        "num_sequences": jnp.round(jnp.sum(per_sequence_BxT)),
+        "num_sequences": jnp.round(jnp.sum(weights_per_sequence(batch, weights_BxT))),
     }
     return value, metrics
 
@@ -83,6 +87,15 @@ def token_losses(
     hidden_BxTxE = hidden_states(params, config, batch, dropout_key)
     targets_BxT = batch["decoder_target_tokens"]
     return head_loss(params, config, loss, hidden_BxTxE, targets_BxT, loss_weights(batch))[1]
+
+
+def normalized_weights(loss: Loss, batch: Mapping[str, Any]) -> jax.Array:
+    """What each target token of a batch counts in its loss, float32 (B, T), the normaliser divided in.
+
+    A part of a batch that carries its rows of it under NORMALIZED has its part of the batch's loss, exactly.
+    """
+    weights_BxT = loss_weights(batch)
+    return normalize_weights(loss.normalizer, weights_BxT, weights_per_sequence(batch, weights_BxT))
 
 
 def loss_weights(batch: Mapping[str, Any]) -> jax.Array:

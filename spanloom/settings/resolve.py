@@ -23,23 +23,33 @@ _BYTE_IDS = 259  # 3 special ids and 256 bytes
 
 
 def resolve(run: Run) -> Run:
-    """The run with derived values filled in: schedule.decay_steps from steps, batch_size from batch_tokens,
-    eval.batch_size from batch_size, the separator of a token stream from how documents are joined.
+    """The run with derived values filled in: schedule.decay_steps from steps, batch_size from batch_tokens
+    (likewise of microbatches), eval.batch_size from what a step takes at a time, the separator of a token stream from
+    how documents are joined.
 
     Resolving twice changes nothing more. Raises SettingsError (a ValueError) listing every contradiction and its fix.
     """
     problems = list(number_problems(run)) or list(_problems(run))
     if problems:
         raise SettingsError("\n".join(problems))
-    if run.batch_tokens is not None:
-        run = replace(run, batch_size=run.batch_tokens // (row_length(run) or run.batch_tokens))
+    run = _sized(run)
     schedule = run.schedule
     if isinstance(schedule, Linear | Cosine | WSD) and schedule.decay_steps is None:
         schedule = replace(schedule, decay_steps=run.steps)
     evaluation = run.eval
     if evaluation.batch_size is None:
-        evaluation = replace(evaluation, batch_size=run.batch_size)
+        evaluation = replace(evaluation, batch_size=run.microbatch_size or run.batch_size)
     return replace(run, task=map_tasks(run.task, _with_separator), schedule=schedule, eval=evaluation)
+
+
+def _sized(run: Run) -> Run:
+    """The run with the sizes that follow from numbers of tokens."""
+    length = row_length(run)
+    if length and run.batch_tokens is not None:
+        run = replace(run, batch_size=run.batch_tokens // length)
+    if length and run.microbatch_tokens is not None:
+        run = replace(run, microbatch_size=max(run.microbatch_tokens // length, 1))
+    return run
 
 
 def row_length(run: Run) -> int | None:
@@ -64,7 +74,7 @@ def _with_separator(task: Task) -> Task:
 def _problems(run: Run) -> Iterator[str]:
     yield from _numbers(run)
     yield from _names(run)
-    yield from _packing_problems(run)
+    yield from _size_problems(run)
     yield from _model_problems(run)
     yield from _vocabulary_problems(run)
     for task in run.tasks:
@@ -86,16 +96,27 @@ def _numbers(run: Run) -> Iterator[str]:
         yield f"loss.normalizer is {run.loss.normalizer}: a number must be above 0"
 
 
-def _packing_problems(run: Run) -> Iterator[str]:
-    if run.batch_tokens is not None:
-        length = row_length(run)
-        if length is None:
+def _size_problems(run: Run) -> Iterator[str]:
+    length = row_length(run)
+    for name in ("batch_tokens", "microbatch_tokens"):
+        tokens = getattr(run, name)
+        if tokens is not None and length is None:
             yield (
-                "batch_tokens is set, but how long rows are only the data can say: give --task.objective.inputs-length "
-                "(packed: --packing.inputs-length), or batch_size in place of it"
+                f"{name} is set, but how long rows are only the data can say: give --task.objective.inputs-length "
+                f"(packed: --packing.inputs-length), or {name.replace('tokens', 'size')} in place of it"
             )
-        elif run.batch_tokens < length:
-            yield f"batch_tokens is {run.batch_tokens}, but one row has {length} tokens: raise it"
+        elif tokens is not None and tokens < (length or 0):
+            yield f"{name} is {tokens}, but one row has {length} tokens: raise it"
+    sized = _sized(run)
+    if sized.microbatch_size is not None and sized.microbatch_size < 1:
+        yield f"microbatch_size is {sized.microbatch_size}: must be 1 or more"
+    elif sized.microbatch_size is not None and sized.batch_size % sized.microbatch_size:
+        fitting = [size for size in range(1, sized.batch_size + 1) if sized.batch_size % size == 0]
+        near = min(fitting, key=lambda size: abs(size - (sized.microbatch_size or 0)))
+        yield (
+            f"microbatch_size is {sized.microbatch_size}, which does not divide the batch_size {sized.batch_size}: "
+            f"the nearest that does is {near}"
+        )
     if isinstance(run.packing, Packed):
         for name in ("inputs_length", "targets_length", "max_segments"):
             if getattr(run.packing, name) is not None:

@@ -59,7 +59,7 @@ class Evaluation:
     max_batches: int = 50
     """At most this many held-out batches; 0: all."""
     batch_size: int | None = None
-    """Sequences in a held-out batch; unset: the training batch size."""
+    """Sequences in a held-out batch; unset: those of a training batch, or of a microbatch."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,11 @@ class Run:
     batch_tokens: int | None = None
     """Tokens that a training batch reads (full LM: writes), padding included, in place of batch_size, which follows;
     T0: 1048576, which are 1,024 rows of 1,024."""
+    microbatch_size: int | None = None
+    """Sequences whose gradients are computed at a time, which memory must hold, and added up; unset: the whole batch.
+    It must divide batch_size. The loss is the batch's, whatever its normaliser."""
+    microbatch_tokens: int | None = None
+    """Likewise in tokens, as batch_tokens counts them, in place of microbatch_size, which follows."""
     packing: Packing = field(default_factory=Unpacked)
     """Whether short examples share rows."""
     steps: int = 10_000
@@ -131,6 +136,11 @@ class Run:
     def tasks(self) -> tuple[Task, ...]:
         """Every task that the run learns from, once."""
         return tasks_of(self.task)
+
+    @property
+    def microbatches(self) -> int:
+        """Parts of a batch whose gradients are computed one after another."""
+        return 1 if self.microbatch_size is None else self.batch_size // self.microbatch_size
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -2,13 +2,15 @@
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from spanloom.pipeline.dataset import Dataset
 from spanloom.settings.run import Run
+from spanloom.training.state import TrainState
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _GB = 1e9
@@ -27,27 +29,47 @@ def check_fits(compiled: jax.stages.Compiled, run: Run, available: int | None) -
     stays, passes = _needs(compiled)
     if available is None or stays + passes <= available:
         return
-    sequences = _sequences(run.batch_size, stays, passes, available)
-    ways = [f"--batch-size {sequences} (which may want another learning rate)"] if sequences else []
+    at_a_time = run.microbatch_size or run.batch_size
+    sequences = _sequences(at_a_time, stays, passes, available)
+    ways = [_smaller(run, sequences)] if sequences else []
     if run.model.dtype != "bfloat16":
         ways.append("--model.dtype bfloat16")
     ways += ["shorter inputs", "a smaller --model", "a machine with more memory"]
     raise DoesNotFitError(
-        f"a step of {run.batch_size} sequences takes {(stays + passes) / _GB:.1f} GB ({stays / _GB:.1f} of it for "
+        f"a step of {at_a_time} sequences takes {(stays + passes) / _GB:.1f} GB ({stays / _GB:.1f} of it for "
         f"weights and optimizer), and there are {available / _GB:.1f} GB. What helps: {'; '.join(ways)}"
     )
+
+
+def _smaller(run: Run, sequences: int) -> str:
+    """The flag with which a step would fit that takes so many sequences at a time."""
+    parts = next((part for part in range(sequences, 1, -1) if run.batch_size % part == 0), 1)
+    return f"--microbatch-size {parts} (the same batch in parts), --batch-size {sequences} (another batch)"
+
+
+def check_heldout(
+    heldout_step: jax.stages.Wrapped, state: TrainState, run: Run, parts: Collection[Dataset], available: int | None
+) -> None:
+    """Likewise for a held-out batch, if it has more sequences than a training step takes at a time, which fit."""
+    batch_size = run.eval.batch_size or run.batch_size
+    if not parts or batch_size <= (run.microbatch_size or run.batch_size):
+        return
+    widest = max(parts, key=lambda part: part.inputs_length + part.targets_length)
+    (rows,) = widest.eval_batches(batch_size, 1)
+    compiled = heldout_step.lower(state.params, rows).compile()
+    check_heldout_fits(compiled, run, available, jax.tree.leaves(state.opt_state))
 
 
 def check_heldout_fits(
     compiled: jax.stages.Compiled, run: Run, available: int | None, beside: Iterable[jax.Array]
 ) -> None:
-    """Likewise for one held-out batch, while the arrays `beside` it (the optimizer's) are in memory, too."""
+    """Raise DoesNotFitError if one held-out batch does not fit while the arrays `beside` it, the optimizer's, stay."""
     stays, passes = _needs(compiled)
     stays += sum(array.nbytes for array in beside)
     if available is None or stays + passes <= available:
         return
-    asked = run.eval.batch_size or run.batch_size
-    sequences = max(run.batch_size, _sequences(asked, stays, passes, available))  # a training batch was found to fit
+    asked, at_a_time = run.eval.batch_size or run.batch_size, run.microbatch_size or run.batch_size
+    sequences = max(at_a_time, _sequences(asked, stays, passes, available))  # a training batch was found to fit
     raise DoesNotFitError(
         f"a held-out batch of {asked} sequences takes {(stays + passes) / _GB:.1f} GB ({stays / _GB:.1f} of it for "
         f"weights and optimizer), and there are {available / _GB:.1f} GB. What helps: --eval.batch-size {sequences}"

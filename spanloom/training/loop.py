@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from spanloom.evaluation.heldout import heldout_metrics, make_heldout_step
+from spanloom.evaluation.heldout import heldout_by_task, make_heldout_step
 from spanloom.model.flops import train_flops
 from spanloom.model.loss import expected_initial_loss
 from spanloom.model.params import declare, initialize, num_params
@@ -29,7 +29,7 @@ from spanloom.training.compile_cache import enable_compile_cache, seal_entries
 from spanloom.training.divergence import all_finite, diverged
 from spanloom.training.facts import Facts, read_facts
 from spanloom.training.first_loss import FirstLoss
-from spanloom.training.fits import available_memory, check_fits, check_heldout_fits
+from spanloom.training.fits import available_memory, check_fits, check_heldout
 from spanloom.training.lock import directory_lock
 from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile, TensorBoard
 from spanloom.training.lost import refuse_lost
@@ -140,15 +140,11 @@ def train(
         # One program for one shape of batch: another shape would be an error here, never a silent second compilation.
         example, _ = data.train.take(position, run.batch_size)
         rate = learning_rate(run.optimizer, run.schedule)
-        train_step = make_train_step(run.model, run.loss, optimizer, rate, run.seed).lower(state, example).compile()
+        jitted = make_train_step(run.model, run.loss, optimizer, rate, run.seed, run.microbatches)
+        train_step = jitted.lower(state, example).compile()
         check_fits(train_step, run, available_memory(device))
         heldout_step = make_heldout_step(run.model, data.vocabulary)
-        heldout_batch_size = run.eval.batch_size or run.batch_size
-        if data.heldout and heldout_batch_size > run.batch_size:  # what is no larger fits where the training step does
-            widest = max(data.heldout.values(), key=lambda part: part.inputs_length + part.targets_length)
-            (rows,) = widest.eval_batches(heldout_batch_size, 1)
-            compiled = heldout_step.lower(state.params, rows).compile()
-            check_heldout_fits(compiled, run, available_memory(device), jax.tree.leaves(state.opt_state))
+        check_heldout(heldout_step, state, run, data.heldout.values(), available_memory(device))
         return_freed_memory()
         if cache:
             seal_entries(cache)
@@ -170,13 +166,8 @@ def train(
             diverged=functools.partial(diverged, run=run, directory=directory),
             skips=isinstance(run.optimizer, Adafactor) and run.optimizer.skip_nan_updates,
         )
-        writer = CheckpointWriter(
-            directory / CHECKPOINTS,
-            run.checkpoint,
-            data.vocabulary.files(),
-            saved_sayer(display, directory),
-            functools.partial(keep_needed, data),
-        )
+        sayer, keeper = saved_sayer(display, directory), functools.partial(keep_needed, data)
+        writer = CheckpointWriter(directory / CHECKPOINTS, run.checkpoint, data.vocabulary.files(), sayer, keeper)
         stack.callback(writer.close)
         logger.write("start", first_step, {"parameters": num_params(specs), "peak_flops": speeds.peak, **machine})
 
@@ -188,13 +179,10 @@ def train(
             """
             if all(metrics_file.has("eval", task, step) for task in data.heldout):
                 return None
-            measured = {}
-            for task, heldout in data.heldout.items():
-                batches = heldout.eval_batches(heldout_batch_size, run.eval.max_batches)
-                try:
-                    measured[task] = heldout_metrics(heldout_step, state.params, stop.until_requested(batches))
-                except Stopped:
-                    return None  # the next start makes up for it
+            try:
+                measured = heldout_by_task(heldout_step, state.params, data.heldout, run.eval, stop.until_requested)
+            except Stopped:
+                return None  # the next start makes up for it
             for task, values in measured.items():
                 if not metrics_file.has("eval", task, step):
                     logger.write("eval", step, {"task": task, **values})

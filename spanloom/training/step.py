@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from spanloom.model.loss import loss_and_metrics
 from spanloom.optim.clipping import global_norm
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss
 from spanloom.training.compiler import compiler_options
+from spanloom.training.gradients import make_gradients
 from spanloom.training.state import TrainState
 
 Batch = dict[str, jax.Array]  # T5X's field names; (B, S) and (B, T), int32
@@ -27,6 +27,7 @@ def make_train_step(
     optimizer: optax.GradientTransformation,
     learning_rate: Callable[[jax.Array], jax.Array],
     seed: int = 0,
+    microbatches: int = 1,
 ) -> jax.stages.Wrapped:
     """The jitted update `state, batch -> state, metrics`; the state passed in is donated, so it is gone afterwards.
 
@@ -35,10 +36,11 @@ def make_train_step(
     target_tokens, learning_rate and grad_norm (before clipping).
     """
 
+    gradients = make_gradients(model, loss, microbatches)
+
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         dropout_key = jax.random.fold_in(jax.random.key(seed), state.step) if model.dropout else None
-        grad_fn = jax.value_and_grad(loss_and_metrics, has_aux=True)
-        (value, sums), grads = grad_fn(state.params, model, loss, batch, dropout_key)
+        (value, sums), grads = gradients(state.params, batch, dropout_key)
 
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params: Any = optax.apply_updates(state.params, updates)

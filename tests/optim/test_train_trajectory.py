@@ -12,13 +12,13 @@ from golden_data import golden_dir
 from golden_models import read_case, read_npz
 
 from spanloom.conversion.t5x_names import model_settings, to_t5x
-from spanloom.model.loss import loss_and_metrics
 from spanloom.model.params import declare, flatten, initialize
 from spanloom.optim.adafactor import SLOTS
 from spanloom.optim.build import build, learning_rate
 from spanloom.optim.clipping import global_norm
 from spanloom.settings.optimizer import Adafactor, Factors
 from spanloom.settings.run import Loss
+from spanloom.training.gradients import make_gradients
 
 FEATURES = ("encoder_input_tokens", "decoder_target_tokens", "decoder_input_tokens", "decoder_loss_weights")
 
@@ -41,7 +41,7 @@ def _is_run(value) -> bool:
 
 
 def train(folder: Path, run: str, *, scan_layers: bool = True, factor_rules: str = "heuristic") -> Trajectory:
-    """The run that the JSON describes, microbatches as one whole batch."""
+    """The run that the JSON describes."""
     facts = json.loads((folder / "train_trajectory.json").read_text())
     arrays = read_npz(folder / "train_trajectory.npz")
     case = read_case((folder / facts["initial_params"]).parent, scan_layers=scan_layers, dropout=facts["dropout"])
@@ -53,10 +53,11 @@ def train(folder: Path, run: str, *, scan_layers: bool = True, factor_rules: str
     rate = learning_rate(optimizer, Factors(**schedule))
     transform = build(optimizer, Factors(**schedule), declare(model))
 
+    gradients = make_gradients(model, loss, facts[run]["num_microbatches"] or 1)
+
     @jax.jit
     def step(params, state, batch, number):
-        value = jax.value_and_grad(loss_and_metrics, has_aux=True)
-        (total, metrics), grads = value(params, model, loss, batch)
+        (total, metrics), grads = gradients(params, batch, None)
         updates, state = transform.update(grads, state, params)
         logged = {
             "loss": total,

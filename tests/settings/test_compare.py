@@ -35,6 +35,8 @@ BY_NAME = (
     "loss",
     "batch_size",
     "batch_tokens",
+    "microbatch_size",
+    "microbatch_tokens",
     "seed",
     "start",
     "model.relative_position_max_distance",

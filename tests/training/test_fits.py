@@ -34,7 +34,7 @@ def test_a_step_that_does_not_fit_names_the_batch_that_does():
     with pytest.raises(DoesNotFitError) as error:
         check_fits(compiled(weights=400 * MB, passes=1200 * MB), run, 1000 * MB)
     assert "60 sequences takes 1.6 GB (0.4 of it for weights and optimizer), and there are 1.0 GB" in str(error.value)
-    assert "--batch-size 30 " in str(error.value)
+    assert "--microbatch-size 30 (the same batch in parts), --batch-size 30 (another batch)" in str(error.value)
     check_fits(compiled(weights=400 * MB, passes=600 * MB), run, 1000 * MB)
 
 
