@@ -30,23 +30,31 @@ AHEAD = 2
 """Shards made beyond the last that somebody reads."""
 
 _LOOK_EVERY = 0.05
+_SECONDS_TO_BEGIN = 60.0
 _SECONDS_TO_END = 10.0
+_BEGUN = "\0begun"
 
 
 @contextlib.contextmanager
 def writing(task: Task, vocabulary: Vocabulary, directory: Path, say: Say) -> Iterator[None]:
-    """Has a process make the shards of the spool in this directory as long as the context lasts."""
+    """Has a process make the shards of the spool in this directory as long as the context lasts.
+
+    It begins once that process has the spool's lock, or waits for another that has it: nobody else shall bring the
+    stream to where it was meanwhile.
+    """
     command = [sys.executable, "-m", "spanloom.pipeline.spool.writer"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     assert process.stdin is not None
     assert process.stdout is not None
-    listener = threading.Thread(target=_listen, args=(process.stdout, say), name="spool", daemon=True)
+    begun = threading.Event()
+    listener = threading.Thread(target=_listen, args=(process.stdout, say, begun), name="spool", daemon=True)
     listener.start()
     try:
         with contextlib.suppress(BrokenPipeError):
             pickle.dump((list(sys.path), task, vocabulary, directory), process.stdin)
             process.stdin.flush()
+        begun.wait(_SECONDS_TO_BEGIN)
         yield
     finally:
         with contextlib.suppress(BrokenPipeError):
@@ -60,16 +68,22 @@ def writing(task: Task, vocabulary: Vocabulary, directory: Path, say: Say) -> It
         listener.join(_SECONDS_TO_END)
 
 
-def _listen(lines: IO[bytes], say: Say) -> None:
+def _listen(lines: IO[bytes], say: Say, begun: threading.Event) -> None:
     with lines:
         for line in lines:
-            say(line.decode("utf-8", "replace").rstrip("\n"))
+            text = line.decode("utf-8", "replace").rstrip("\n")
+            if text == _BEGUN:
+                begun.set()
+            else:
+                say(text)
+    begun.set()  # or ended, having said why
 
 
 def run(task: Task, vocabulary: Vocabulary, directory: Path, say: Say) -> None:
     """Makes shards whenever fewer than `AHEAD` lie before the one that is read. Never returns, but may raise."""
     spool = Spool(task, vocabulary, SpoolIndex(directory), say)
-    with locked(lock_of(directory), lambda: None):
+    with locked(lock_of(directory), lambda: say(_BEGUN)):
+        say(_BEGUN)
         spool.index.refresh()
         while True:
             wanted = spool.index.wanted()
