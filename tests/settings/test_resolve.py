@@ -153,3 +153,18 @@ def test_rows_and_reading_ahead_that_make_no_sense_are_refused(change, said):
 def test_packed_pairs_need_no_lengths_of_their_own_for_batch_tokens():
     run = replace(RUN, task=PAIRS, packing=Packed(inputs_length=128), batch_tokens=1024)
     assert run.resolve().batch_size == 8
+
+
+def test_microbatches_follow_from_tokens_and_eval_batches_from_them():
+    run = replace(RUN, task=replace(TASK, objective=SpanCorruption(inputs_length=64)), batch_tokens=4096)
+    resolved = replace(run, microbatch_tokens=1024).resolve()
+    assert (resolved.batch_size, resolved.microbatch_size, resolved.microbatches) == (64, 16, 4)
+    assert resolved.eval.batch_size == 16 and resolved.resolve() == resolved
+    assert RUN.resolve().microbatches == 1
+
+
+def test_a_microbatch_that_does_not_divide_the_batch_names_the_nearest_that_does():
+    with pytest.raises(SettingsError, match=r"microbatch_size is 5, which does not divide the batch_size 12: .* is 4"):
+        replace(RUN, batch_size=12, microbatch_size=5).resolve()
+    with pytest.raises(SettingsError, match="microbatch_size is 0: must be 1 or more"):
+        replace(RUN, microbatch_size=0).resolve()
