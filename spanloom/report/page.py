@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from spanloom.pipeline.facts.batch import BatchFacts, Row
-from spanloom.pipeline.facts.pieces import LaidOut, Pieces
+from spanloom.pipeline.facts.pieces import Pieces
 from spanloom.pipeline.facts.run import RunFacts, ShownTask
 from spanloom.report import numbers
 from spanloom.report.histogram import svg
@@ -68,11 +68,7 @@ def _examples(facts: RunFacts, ids: bool) -> Iterator[str]:
     yield f'<h2>Examples</h2>\n<p class="note">{_text(LEGEND)}</p>'
     for one in facts.tasks:
         for number, example in enumerate(one.examples):
-            yield f"<h3>{_text(numbers.example_line(one, number, example))}</h3>\n{_sides(_by_side(example), ids)}"
-
-
-def _by_side(example: LaidOut) -> dict[str, Pieces]:
-    return {"text": example.text, "inputs": example.inputs, "targets": example.targets}
+            yield f"<h3>{_text(numbers.example_line(one, number, example))}</h3>\n{_sides(example.by_side, ids)}"
 
 
 def _sides(sides: dict[str, Pieces], ids: bool) -> str:

@@ -87,12 +87,11 @@ def table_text(table: numbers.Table, *, colour: bool = False) -> str:
 
 def _example(page: Page, task: ShownTask, number: int, example: LaidOut, ids: bool) -> Iterator[Text | RichTable | str]:
     yield Text(numbers.example_line(task, number, example), style="bold")
-    sides = {"text": example.text, "inputs": example.inputs, "targets": example.targets}
-    for side, pieces in sides.items():
+    for side, pieces in example.by_side.items():
         if pieces:
             yield page.labelled(side, _coloured(page, pieces))
             if ids:
-                yield page.labelled("  ids", _ids(page, pieces))
+                yield page.labelled("  ids", _ids(pieces))
 
 
 def _batch(page: Page, batch: BatchFacts, ids: bool) -> Iterator[str]:
@@ -105,7 +104,7 @@ def _batch(page: Page, batch: BatchFacts, ids: bool) -> Iterator[str]:
                     label = f"{segment.number} {side}" if batch.is_packed else side
                     parts.append(page.labelled(label, _coloured(page, pieces)))
                     if ids:
-                        parts.append(page.labelled("  ids", _ids(page, pieces)))
+                        parts.append(page.labelled("  ids", _ids(pieces)))
         yield page.lines(*parts)
     if (more := len(batch.rows) - _MOST_ROWS) > 0:
         yield page.lines(f"  and {more:,} rows more")
@@ -145,7 +144,7 @@ def _coloured(page: Page, pieces: Pieces) -> Text:
     return line
 
 
-def _ids(page: Page, pieces: Pieces) -> Text:
+def _ids(pieces: Pieces) -> Text:
     styled = [Text(" ".join(map(str, piece.ids)), style=_style(piece.kind, piece.span)) for piece in pieces]
     return Text(" ").join(styled)
 

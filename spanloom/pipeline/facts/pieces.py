@@ -62,6 +62,11 @@ class LaidOut:
     cut: tuple[int, int] = (0, 0)
     """Tokens of inputs and targets that had no room."""
 
+    @property
+    def by_side(self) -> dict[str, Pieces]:
+        """What is shown of it, by name, in order; empty where there is nothing to show."""
+        return {"text": self.text, "inputs": self.inputs, "targets": self.targets}
+
 
 def lay_out(
     example: DrawnExample, objective: Objective, vocabulary: Vocabulary, of_targets: Vocabulary | None = None
