@@ -39,7 +39,7 @@ def decode_rows(described: Described, payloads: Placed, intake: Intake) -> Itera
     for (where, _), example in zip(payloads, parsed, strict=True):
         if isinstance(example, ValueError):
             what = f"the record that begins here is no tf.train.Example: {example}"
-            intake.refuse(BadInputError(where, what, reason="no tf.train.Example"))
+            intake.refuse(BadInputError(where, what, described.fix, reason="no tf.train.Example"))
             continue
         features = _own_features(example) if described.features is None else described.features
         try:

@@ -18,13 +18,14 @@ from spanloom.tasks.tfrecord import find_frames, read_records
 RECORD = "record"
 """Field of rows that are plain bytes."""
 
+_OTHER_KIND = "Set `records` to what they are: example, msgpack, json or bytes"
 _FEATURE = re.compile(r"(.+):(\w+)(\[\d*\])?$")
 
 
 def read_record_files(source: RecordFiles, split: Split, report: ReadReport) -> Iterator[dict[str, Any]]:
     """The rows in the order of the files. Raises BadInputError for damage, and for records of another kind."""
     intake = Intake(report, source.errors)
-    described = Described(features_named(source.features))
+    described = Described(features_named(source.features), fix="Set `records` and `features` to what the file holds")
     for path in files_of(source, split, report):
         with intake.file_errors():
             for payloads in read_payloads(path, _format(path, source.format), intake):
@@ -86,10 +87,10 @@ def _plain_rows(kind: str, payloads: Placed, intake: Intake) -> Iterator[dict[st
             row = msgpack.unpackb(payload) if kind == "msgpack" else json.loads(bytes(payload))
         except (ValueError, RecursionError, msgpack.UnpackException) as error:
             said = str(error) or type(error).__name__
-            intake.refuse(BadInputError(where, f"the record is no {kind}: {said}", reason=f"no {kind}"))
+            intake.refuse(BadInputError(where, f"the record is no {kind}: {said}", _OTHER_KIND, reason=f"no {kind}"))
             continue
         if isinstance(row, dict):
             yield row
         else:
             what = f"the record is a {type(row).__name__}, where fields by name are expected"
-            intake.refuse(BadInputError(where, what, reason=f"no {kind} object"))
+            intake.refuse(BadInputError(where, what, _OTHER_KIND, reason=f"no {kind} object"))

@@ -103,7 +103,7 @@ def _read_shard(
 def _build(dataset: _Dataset, example: Any, where: str, intake: Intake) -> dict[str, Any] | None:
     if isinstance(example, ValueError):
         what = f"the record is no tf.train.Example: {example}"
-        intake.refuse(BadInputError(where, what, reason="no tf.train.Example"))
+        intake.refuse(BadInputError(where, what, _GET_AGAIN, reason="no tf.train.Example"))
         return None
     try:
         return build_row(dataset.leaves, example, where, intake)

@@ -76,7 +76,9 @@ def test_records_of_another_kind(tmp_path):
     report = ReadReport()
     assert read(RecordFiles((f"{tmp_path}/j.*",), records="json", errors="skip"), report) == [{"a": 1}, {"a": 2}]
     assert report.skipped == {"no json object": 1, "no json": 1}
-    with pytest.raises(BadInputError, match=r"the record is no msgpack"):
+    with pytest.raises(BadInputError, match=r"byte 0: .* is no tf\.train\.Example: .*Set `records` and `features` to"):
+        read(RecordFiles((f"{tmp_path}/j.*",)))
+    with pytest.raises(BadInputError, match=r"the record is no msgpack: .*Set `records` to"):
         read(RecordFiles((f"{tmp_path}/j.*",), records="msgpack"))
 
 
