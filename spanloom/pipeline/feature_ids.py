@@ -44,7 +44,7 @@ def value_of(example: Mapping[str, Any], feature: Feature, vocabulary: Vocabular
     if isinstance(value, str):
         return _utf8(value, feature)
     ids = _ids(value, feature)
-    highest = vocabulary.highest_id
+    highest = max([vocabulary.size - 1, *vocabulary.sentinels])
     if len(ids) and not 0 <= ids.min() <= ids.max() <= highest:
         odd = int(ids.min()) if ids.min() < 0 else int(ids.max())
         raise FeatureError(f"the feature {feature.name!r} has the id {odd}, and its vocabulary has 0 to {highest}")
@@ -73,7 +73,10 @@ def _ids(value: Any, feature: Feature) -> np.ndarray:
     is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
     if is_list and not len(value):
         return np.empty(0, np.int64)
-    array = np.asarray(value) if is_list or isinstance(value, np.ndarray) else None
+    try:
+        array = np.asarray(value) if is_list or isinstance(value, np.ndarray) else None
+    except ValueError:  # rows of several lengths
+        array = None
     if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
         raise _other(value, feature, "text, or token ids (a list or array of whole numbers)")
     return array.astype(np.int64)

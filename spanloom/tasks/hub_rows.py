@@ -69,12 +69,21 @@ def rows_of_dataset(dataset: Any, name: str, report: ReadReport | None = None) -
         raise BadInputError(name, f"is a {kind} of the splits {splits}, not rows", "Return one of its splits")
     if kind == "Dataset":
         for batch in dataset.with_format("arrow").iter(batch_size=_BATCH):
-            yield from batch.to_pylist()
+            yield from _rows_of(batch, name)
             if report is not None:
                 report.file_bytes += batch.nbytes
         return
     for row in undecoded(dataset):
         yield dict(row)
+
+
+def _rows_of(batch: Any, name: str) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = batch.to_pylist()
+    except (ValueError, SystemError) as error:  # offsets or text that were changed on disk: Arrow has no checksums
+        fix = "Get it again, or save it again"
+        raise BadInputError(name, f"the data set is damaged ({error})", fix, reason="damaged data set") from error
+    return found
 
 
 def undecoded(dataset: Any) -> Any:

@@ -1,6 +1,6 @@
 """RowFiles: rows with every column of jsonl, csv, tsv and parquet files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spanloom.settings.row_sources import RowFiles
@@ -9,6 +9,7 @@ from spanloom.tasks.file_lists import format_of
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.parts import files_of
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
+from spanloom.tasks.rows import RowError, pack_row
 
 
 def read_row_files(source: RowFiles, split: Split, report: ReadReport) -> Iterator[dict[str, Any]]:
@@ -20,5 +21,19 @@ def read_row_files(source: RowFiles, split: Split, report: ReadReport) -> Iterat
             if kind == "txt":
                 fix = "Say --format tsv if it is a table, or read its lines with TextFiles"
                 raise BadInputError(path, "text has no columns", fix, reason="no table")
-            for _, row in read_rows(path, kind, None, source.header, intake):
-                yield dict(row)
+            for number, row in read_rows(path, kind, None, source.header, intake):
+                if kind != "jsonl" or _is_kept(row, f"{path}:{number}", intake):
+                    yield dict(row)
+
+
+def _is_kept(row: Mapping[str, Any], where: str, intake: Intake) -> bool:
+    """Whether a row can be packed: JSON spells halves of characters, numbers of any size and any depth of lists.
+
+    Raises BadInputError, unless bad input is skipped.
+    """
+    try:
+        pack_row(row)
+    except RowError as error:
+        intake.refuse(BadInputError(where, str(error), reason="row that cannot be kept"))
+        return False
+    return True

@@ -35,12 +35,16 @@ def pack_row(row: Mapping[str, Any]) -> bytes:
     Tuples become lists, NumPy's scalars Python's, dates and times text as ISO 8601 has it, decimal numbers text. Raises
     RowError, naming the field, for anything else.
     """
-    plain = {_key(key): _plain(row[key], str(key)) for key in sorted(row, key=str)}
     try:
+        plain = {_key(key): _plain(row[key], str(key)) for key in sorted(row, key=str)}
         packed: bytes = msgpack.packb(plain, use_bin_type=True)
     except UnicodeEncodeError as error:
         bad = f"\\u{ord(error.object[error.start]):04x}"
         raise RowError(f"half a character (lone surrogate {bad}) in a text of the row") from error
+    except RowError:
+        raise
+    except (RecursionError, ValueError) as error:  # msgpack's own limit is a ValueError
+        raise RowError("a list or dict of the row is nested too deeply (hundreds of levels)") from error
     return packed
 
 

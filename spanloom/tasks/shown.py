@@ -11,6 +11,8 @@ def shown(value: Any, most: int = _MOST) -> str:
         return f"{value[:most]!r}..."
     try:
         text = repr(value)
-    except ValueError:  # an integer of more digits than Python writes
-        return "a number of thousands of digits"
+    except ValueError:
+        return "a number of thousands of digits" if isinstance(value, int) else f"an object of {type(value).__name__}"
+    except Exception:  # the repr of a user's class
+        return f"an object of {type(value).__name__}"
     return text if len(text) <= most + 2 else f"{text[:most]}..."

@@ -41,6 +41,7 @@ def test_text_and_ids_become_ids(value, ids):
         ([1.5], "'inputs' is of type list"),
         ([True], "'inputs' is of type list"),
         ([[1], [2]], "'inputs' is of type list"),
+        ([[1, 2], [3]], r"'inputs' is of type list \(\[\[1, 2\], \[3\]\]\)"),
         (["a"], "'inputs' is of type list"),
         ({"a": 1}, "'inputs' is of type dict"),
         ([-1], "the id -1, and its vocabulary has 0 to 383"),

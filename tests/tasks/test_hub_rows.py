@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from golden_data import ROOT, absent
 from hub_server import NAME, TOKEN, hub_server
@@ -172,3 +173,13 @@ def test_a_private_data_set_of_the_hub(datasets, tmp_path):
         refused, said = of_hub(address, tmp_path / "nobody", "hf_wrong")
         assert all(NAME in one and "private ones need HF_TOKEN" in one for one in refused)
         assert "hf_wrong" not in said
+
+
+def test_a_data_set_that_was_damaged_on_disk_is_named(saved):
+    (path, *_) = sorted((saved / "one").glob("*.arrow"))
+    content = path.read_bytes()
+    offsets = np.arange(3, dtype="<i4") * len("größe 0".encode())  # of the first texts
+    place = content.index(offsets.tobytes()) + 4
+    path.write_bytes(content[:place] + b"\xff\xff\xff\xff" + content[place + 4 :])
+    with pytest.raises(BadInputError, match=r"one: the data set is damaged \(.*Get it again"):
+        list(read_row_source(HuggingFaceDataset(str(saved / "one")), "train", ReadReport()))

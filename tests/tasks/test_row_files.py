@@ -109,3 +109,21 @@ def test_labelled_tables():
     rows = read(RowFiles((str(shared_dir("data", "labelled", "sick", "SICK_train.txt")),), format="tsv"))
     assert len(rows) == 4500 and rows[0]["entailment_judgment"] == "NEUTRAL"
     assert set(rows[0]) == {"pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment"}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ('"\\ud800"', r"half a character \(lone surrogate \\ud800\)"),
+        ("[" * 600 + "]" * 600, "nested too deeply"),
+        (str(2**70), "'text' is a whole number of more than 64 bits"),
+    ],
+)
+def test_rows_of_json_that_cannot_be_kept_are_named_or_left_out(tmp_path, value, said):
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"text": "a"}}\n{{"text": {value}}}\n{{"text": "c"}}\n')
+    with pytest.raises(BadInputError, match=rf"a\.jsonl:2: .*{said}.*--errors skip leaves it out"):
+        read(RowFiles((str(path),)))
+    report = ReadReport()
+    assert read(RowFiles((str(path),), errors="skip"), report=report) == [{"text": "a"}, {"text": "c"}]
+    assert report.skipped == {"row that cannot be kept": 1}

@@ -93,3 +93,15 @@ def test_documents_become_rows():
     found = rows_of({"inputs": ["é".encode(), b"b"], "targets": [b"c", b""]})
     assert [unpack_row(one) for one in found[ROW]] == [{"inputs": "é", "targets": "c"}, {"inputs": "b", "targets": ""}]
     assert rows_of(found) is found
+
+
+@pytest.mark.parametrize("depth", [300, 505, 600, 2000, 50_000])
+def test_rows_that_are_nested_too_deeply_are_refused_and_others_come_back(depth):
+    value = None
+    for _ in range(depth):
+        value = [value]
+    if depth == 300:
+        assert unpack_row(pack_row({"a": value})) == {"a": value}
+        return
+    with pytest.raises(RowError, match="nested too deeply"):
+        pack_row({"a": value})
