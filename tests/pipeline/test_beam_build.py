@@ -21,7 +21,7 @@ from spanloom.cli.main import main
 from spanloom.pipeline import shard_maker as shard_maker_module
 from spanloom.pipeline.store import open_or_build_all
 from spanloom.settings.objectives import Supervised
-from spanloom.settings.vocabulary import SentencePiece
+from spanloom.settings.vocabulary import Bytes, SentencePiece
 from spanloom.vocabularies.build import build
 
 beam_build = pytest.importorskip("spanloom.pipeline.beam_build", reason="the beam extra is not installed")
@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.beam, pytest.mark.slow]
 
 HERE = ["--runner", "FnApiRunner"]
 PROCESSES = [*HERE, "--direct_running_mode", "multi_processing", "--direct_num_workers", "2"]
+OLD = ["--runner", "BundleBasedDirectRunner"]
 SHARD_BYTES = 1500
 RECIPE = '''"""Texts and pairs."""
 from spanloom.model.sizes import named
@@ -81,7 +82,7 @@ def tasks(write_texts, write_pairs):
     return [text, source, made]
 
 
-@pytest.mark.parametrize("words", [HERE, PROCESSES, []], ids=["threads", "processes", "default"])
+@pytest.mark.parametrize("words", [HERE, PROCESSES, OLD], ids=["threads", "processes", "old"])
 def test_the_bytes_are_those_of_one_process(tmp_path, tasks, words):
     vocabulary = build(tasks[0].vocabulary)
     expected = build_alone(tasks, vocabulary, tmp_path / "alone")
@@ -172,9 +173,7 @@ def test_options_that_beam_lacks():
     beam_build.check_options([], said.append)
     beam_build.check_options(PROCESSES, said.append)
     assert not said
-    with pytest.raises(
-        beam_build.BeamOptionError, match="no option --direct_num_wrkers; .* --direct_num_workers"
-    ):
+    with pytest.raises(beam_build.BeamOptionError, match=r"no option --direct_num_wrkers; .* --direct_num_workers\?"):
         beam_build.check_options(["--direct_num_wrkers=2"], said.append)
     with pytest.raises(beam_build.BeamOptionError, match="begin with --"):
         beam_build.check_options(["FlinkRunner"], said.append)
@@ -185,7 +184,7 @@ def test_options_that_beam_lacks():
 @pytest.fixture
 def folder(tmp_path, write_texts, monkeypatch) -> Path:
     for seed, name in enumerate("ab"):
-        write_texts(sentences(20_000, seed=seed), f"{name}.jsonl")
+        write_texts(sentences(2000, seed=seed), f"{name}.jsonl")
     (tmp_path / "many.py").write_text(RECIPE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -204,23 +203,48 @@ def test_the_command(folder, capsys):
     assert "Beam has no option --runer; did you mean --runner?" in capsys.readouterr().err
 
 
-def test_kills_of_the_launching_process_leave_stores_that_are_whole_or_none(folder):
-    chance = random.Random(kill_seed(fixed=False))
-    assert main(["cache", "many.py", "--out", "alone"]) == 0
-    expected = files(folder / "alone")
-    words = [sys.executable, "-m", "spanloom.cli.main", "cache", "many.py", "--runner", "beam", "--out"]
-    for number in range(5):
-        out = f"killed-{number}"
+CODE = """
+import sys
+from pathlib import Path
+from pipeline_data import text_task
+from spanloom.pipeline.beam_build import build_with_beam
+from spanloom.vocabularies.build import build
+corpus, directory, *words = sys.argv[1:]
+task = text_task(corpus, heldout_share=0.3)
+places = {split: Path(directory) / task.name / split for split in ("train", "heldout")}
+print("started", flush=True)
+outcome = build_with_beam([(task, places)], build(task.vocabulary), words, shard_bytes=1500, warn=print)
+sys.exit(any(outcome.values()))
+"""
+
+
+def start(corpus: str, directory: Path) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    words = [sys.executable, "-c", CODE, corpus, str(directory), *HERE]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    assert process.stdout is not None and process.stdout.readline() == "started\n"
+    return process
+
+
+def test_kills_of_the_launching_process_leave_stores_that_are_whole_or_none(tmp_path, write_texts):
+    chance, corpus = random.Random(kill_seed(fixed=False)), write_texts(sentences(3000))
+    expected = build_alone([text_task(corpus, heldout_share=0.3)], build(Bytes()), tmp_path / "alone")
+    begun = time.monotonic()
+    assert start(corpus, tmp_path / "first").wait(HANGS) == 0
+    seconds = time.monotonic() - begun
+    for number in range(8):
+        out = tmp_path / f"killed-{number}"
         for _ in range(2):
-            start = time.monotonic()
-            process = subprocess.Popen([*words, out, "--", *HERE], stdout=subprocess.DEVNULL, env=os.environ)
-            time.sleep(chance.uniform(0.5, 6.0))
+            process = start(corpus, out)
+            time.sleep(chance.uniform(0, seconds))
             process.kill()
             process.wait()
-            whole = [path.parent.name for path in (folder / out).rglob("meta.json") if "building" not in str(path)]
-            print(f"killed after {time.monotonic() - start:.1f} s, {len(whole)} stores whole")
-            for name, data in files(folder / out).items():
-                if ".building" not in name:
-                    assert expected[name] == data
-        subprocess.run([*words, out, "--", *HERE], check=True, timeout=HANGS, stdout=subprocess.DEVNULL)
-        assert files(folder / out) == expected
+            found = files(out)
+            shards = sum(".building/entries/" in name for name in found)
+            print(
+                f"killed with {shards} shards whole, {sum(name.endswith('meta.json') for name in found)} stores whole"
+            )
+            for name, data in found.items():
+                assert ".building" in name or expected[name] == data
+        assert start(corpus, out).wait(HANGS) == 0
+        assert files(out) == expected
