@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.pipeline.durable import explain_full_disk, json_object, write_file
+from spanloom.pipeline.durable import explain_full_disk, write_file
 from spanloom.pipeline.shards import DamagedStoreError
 from spanloom.pipeline.spool.marks import Mark, from_data, to_data
 
@@ -32,6 +32,8 @@ LINES = "index.jsonl"
 PROBES = "probes.json"
 _WANTED = "wanted"
 _NEEDED = "needed"
+_RECENT = 1024  # marks
+_LINE = re.compile(rb'\{"shard":(\d+),"examples":(\d+),"tokens":(\{[^{}]*\}),"chain":"[0-9a-f]{64}","place":\{.*\}\}\n')
 _SHARD = re.compile(r"shard-(\d+)\.arrow")
 
 
@@ -43,7 +45,8 @@ class SpoolIndex:
         self.directory = directory
         try:
             self.header: dict[str, Any] = json.loads((directory / HEADER).read_bytes())
-            self._marks = [from_data(self.header["base"])]
+            self.base = from_data(self.header["base"])
+            """The mark it begins with: not that of the stream, if it goes on from a checkpoint of another directory."""
             self.bound = int(self.header["bound"])
             """Rows whose hash is below it are held out of training."""
             self.fingerprint: dict[str, Any] = self.header["fingerprint"]
@@ -52,29 +55,41 @@ class SpoolIndex:
             """Columns of its shards."""
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedStoreError(f"{directory / HEADER} cannot be read: {error}") from error
+        self._lines: list[bytes] = []
+        self._examples = [self.base.examples]
+        self._tokens = {name: [self.base.tokens.get(name, 0)] for name in self.dtypes}
+        self._arrays: dict[str, np.ndarray] = {}
+        self._recent: dict[int, Mark] = {self.base.shard: self.base}
         self._read = 0
         self._busy = threading.Lock()
-        self._firsts = np.zeros(0, np.int64)
         self.refresh()
-
-    @property
-    def base(self) -> Mark:
-        """Where it begins: not with the stream, if it goes on from a checkpoint of another directory."""
-        return self._marks[0]
 
     @property
     def last(self) -> Mark:
         """The mark behind the shard made last, as far as was looked."""
-        return self._marks[-1]
+        return self.mark(self.base.shard + len(self._lines))
 
     def mark(self, shard: int) -> Mark:
         """The mark before a shard. Raises IndexError for one that is not known here."""
-        if not self.base.shard <= shard <= self.last.shard:
-            raise IndexError(f"{self.directory} knows shards {self.base.shard} to {self.last.shard - 1}, not {shard}")
-        return self._marks[shard - self.base.shard]
+        behind = shard - self.base.shard
+        if not 0 <= behind <= len(self._lines):
+            first, last = self.base.shard, self.base.shard + len(self._lines) - 1
+            raise IndexError(f"{self.directory} knows shards {first} to {last}, not {shard}")
+        if behind == 0:
+            return self.base
+        found = self._recent.get(shard)
+        if found is None:
+            found = from_data(json.loads(self._lines[behind - 1]))
+            if len(self._recent) >= _RECENT:
+                self._recent = {}
+            self._recent[shard] = found
+        return found
 
     def refresh(self) -> Mark:
-        """Looks for shards that were made meanwhile, by whomever; the mark behind the last."""
+        """Looks for shards that were made meanwhile, by whomever; the mark behind the last.
+
+        Of a billion examples there are tens of thousands of lines: only their counts are read before they are needed.
+        """
         with self._busy:
             try:
                 with (self.directory / LINES).open("rb") as file:
@@ -84,38 +99,37 @@ class SpoolIndex:
                 return self.last
             whole = new[: new.rfind(b"\n") + 1]
             for line in whole.splitlines(keepends=True):
-                self._marks.append(self._mark_of(line))
-                self._read += len(line)
+                self._take(line)
             return self.last
 
-    def _mark_of(self, line: bytes) -> Mark:
-        data = json_object(line)
-        try:
-            mark = from_data(data or {})
-        except (KeyError, TypeError):
-            mark = None
-        if mark is None or mark.shard != self.last.shard + 1:
+    def _take(self, line: bytes) -> None:
+        found = _LINE.fullmatch(line)
+        if found is None or int(found[1]) != self.base.shard + len(self._lines) + 1:
             raise DamagedStoreError(f"{self.directory / LINES} is not as it was written at its byte {self._read}")
-        return mark
+        counts = json.loads(found[3])
+        for name, tokens in self._tokens.items():
+            tokens.append(counts.get(name, 0))
+        self._examples.append(int(found[2]))
+        self._lines.append(line)
+        self._read += len(line)
 
     def shards_of(self, examples_N: np.ndarray) -> np.ndarray:
         """(N,) the shard that each example is in; these must be spooled. Raises IndexError for those before `base`."""
-        if len(self._firsts) != len(self._marks):
-            self._firsts = np.array([mark.examples for mark in self._marks], np.int64)
-        if len(examples_N) and not self._firsts[0] <= examples_N.min() <= examples_N.max() < self._firsts[-1]:
-            raise IndexError(f"{self.directory} has the examples {self._firsts[0]} to {self._firsts[-1] - 1}")
-        return np.searchsorted(self._firsts, examples_N, side="right") - 1 + self.base.shard
+        firsts = self._array("", self._examples)
+        if len(examples_N) and not firsts[0] <= examples_N.min() <= examples_N.max() < firsts[-1]:
+            raise IndexError(f"{self.directory} has the examples {firsts[0]} to {firsts[-1] - 1}")
+        return np.searchsorted(firsts, examples_N, side="right") - 1 + self.base.shard
 
     def shard_at_token(self, column: str, token: int) -> int:
         """The shard that holds a token of a column, counted over all shards."""
-        low, high = 0, len(self._marks) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._marks[middle].tokens.get(column, 0) <= token:
-                low = middle
-            else:
-                high = middle - 1
-        return low + self.base.shard
+        firsts = self._array(column, self._tokens[column])
+        return int(np.searchsorted(firsts, token, side="right")) - 1 + self.base.shard
+
+    def _array(self, name: str, counts: list[int]) -> np.ndarray:
+        kept = self._arrays.get(name)
+        if kept is None or len(kept) != len(counts):
+            kept = self._arrays[name] = np.array(counts, np.int64)
+        return kept
 
     def append(self, mark: Mark) -> None:
         """Writes the mark behind a shard that is whole. Hold the lock."""
