@@ -134,10 +134,7 @@ def _accepts_text(accepted: Collection[str]) -> bool:
 
 def _asked_for(facts: Facts, run: Run) -> bool:
     """Whether settings that decide the text and its tokens were changed."""
-    return any(
-        within(change.field, TEXT_SETTINGS) or change.field in ("task", "task.objective")
-        for change in changes(facts.run, run)
-    )
+    return any(within(change.field, TEXT_SETTINGS) or change.field in _WHOLE for change in changes(facts.run, run))
 
 
 def _refusal_of_code(checkpoint: Path, task: Task, run: Run, said: str) -> ChangedDataError:

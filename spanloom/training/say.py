@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from spanloom.pipeline.data import Data, in_words
-from spanloom.pipeline.facts.misfits import MOST_EPOCHS
+from spanloom.pipeline.facts.misfits import repeat_misfit
 from spanloom.settings.compare import changes, within
 from spanloom.settings.kinds import kind_name
-from spanloom.settings.objectives import FullLM, Supervised
 from spanloom.settings.optimizer import WSD, Cosine, Linear
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
@@ -63,13 +62,8 @@ def _warn_of_repeats(display: Display, run: Run, data: Data) -> None:
         return
     for one in data.tasks:
         epochs = one.rate * run.steps * taken / one.train.num_examples
-        if epochs > MOST_EPOCHS and not one.train.is_stream and not isinstance(one.task.objective, Supervised):
-            anew = "" if isinstance(one.task.objective, FullLM) else ", masked anew each time"
-            display.warn(
-                f"every text of {one.task.name} is read {times(epochs)} times{anew}: beyond about {MOST_EPOCHS} "
-                "readings the same text teaches less and less. More text helps, a lower rate, or fewer --steps; watch "
-                "the held-out loss"
-            )
+        if not one.train.is_stream and (text := repeat_misfit(one.task.name, one.task.objective, epochs)):
+            display.warn(text)
 
 
 def _warn_of_idle_rows(display: Display, run: Run, vocabulary: Vocabulary) -> None:

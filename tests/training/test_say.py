@@ -23,16 +23,16 @@ class Heard:
         self.say, self.warn = self.said.append, self.warned.append
 
 
-def data_of(task, examples):
-    train = SimpleNamespace(num_examples=examples, examples_per_row=1.0)
+def data_of(task, examples, is_stream=False):
+    train = SimpleNamespace(num_examples=examples, examples_per_row=1.0, is_stream=is_stream)
     tasks = (SimpleNamespace(task=task, train=train, reports={}, rate=1.0),)
     lengths = {"encoder": 32, "decoder": 9}
     return SimpleNamespace(train=train, tasks=tasks, heldout={}, lengths=lengths, vocabulary=build(Bytes()))
 
 
-def heard(run, examples):
+def heard(run, examples, is_stream=False):
     display = Heard()
-    say_data(display, run, data_of(run.task, examples))
+    say_data(display, run, data_of(run.task, examples, is_stream))
     return display
 
 
@@ -52,14 +52,22 @@ def test_a_batch_larger_than_an_epoch_is_said(run):
 
 def test_text_that_is_read_many_times_is_said():
     (warning,) = heard(replace(TEXT, batch_size=10, steps=41), 100).warned
-    assert "every text of lines is read 4.1 times" in warning
+    assert "task 'lines' is read 4.1 times" in warning
     assert heard(replace(TEXT, batch_size=10, steps=40), 100).warned == []
 
 
 def test_many_epochs_are_written_out():
     display = heard(replace(TEXT, batch_size=10, steps=28_100), 100)
     assert "are 2,810 epochs" in display.said[-1]
-    assert "is read 2,810 times" in display.warned[0]
+    assert "is read 2,810.0 times" in display.warned[0]
+
+
+def test_nobody_knows_how_often_a_stream_is_read():
+    display = heard(replace(TEXT, batch_size=100, steps=41), 40, is_stream=True)
+    assert (
+        "a stream of training examples" in display.said[-1] and "41 steps of 100 are 4,100 of them" in display.said[-1]
+    )
+    assert display.warned == []
 
 
 def test_fine_tuning_reads_pairs_many_times():
