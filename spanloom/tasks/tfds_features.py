@@ -120,7 +120,8 @@ def _plain(file: str, one: Mapping[str, Any], path: tuple[str, ...]) -> tuple[st
             continue
         if inner.get("encoding", "none").lower() not in ("none", "") or inner.get("lazyDecode"):
             return "bytes", (), bool(inner.get("optional"))
-        dtype = {"object": "string", "str": "string", "bfloat16": "float32"}.get(inner.get("dtype", ""), inner["dtype"])
+        named = inner.get("dtype", "")
+        dtype = {"object": "string", "str": "string", "bfloat16": "float32"}.get(named, named)
         if dtype != "string" and dtype not in DTYPES:
             what = f"feature {'/'.join(path)!r} has the unknown dtype {dtype!r}"
             raise BadInputError(file, what, _FIX, reason="damaged data set")

@@ -210,6 +210,7 @@ def test_what_is_not_there_says_what_is(folder, tmp_path):
         ({}, "feature '' .* is not read"),
         (features(x={"pythonClassName": "a.b.Graph", "jsonFeature": {}}), r"feature 'x' \(Graph\) is not read"),
         (features(x=tensor("complex64")), "feature 'x' has the unknown dtype 'complex64'"),
+        (features(x={"tensor": {}}), "feature 'x' has the unknown dtype ''"),
         (features(x={"text": {}}, text=3), "feature 'text' is 3"),
         (features(label={"text": {}}), "feature 'label' holds integers, not text"),
         (features(absent={"text": {}}), "feature 'absent' holds 0 values, not one"),
