@@ -159,7 +159,9 @@ def _blank(cls: type) -> Any:
 
 
 def _without_tasks(run: Run) -> Run:
-    """The run with one task in the place of many."""
+    """The run with one task in the place of many. Raises UsageError where there is none."""
+    if not run.tasks:
+        raise UsageError(f"mixture {run.task.name!r} has no task in it: give it parts, Weighted(task, rate)")
     return replace(run, task=run.tasks[0])
 
 

@@ -138,6 +138,8 @@ def _names(run: Run) -> Iterator[str]:
     for field, name in [("name", run.name), ("task.name", run.task.name), *tasks]:
         if not name or "/" in name or "\\" in name or name.startswith("."):
             yield f"{field} is {name!r}: it names files, so it must not be empty, hold a slash or begin with a dot"
+        elif any("\ud800" <= letter <= "\udfff" for letter in name):
+            yield f"{field} is {name!r}: it names files, so it must not hold half a character (lone surrogate)"
 
 
 def _model_problems(run: Run) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """From a mixture's rates to how often each of its tasks is drawn."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +10,8 @@ import numpy.typing as npt
 
 from spanloom.settings.mixture import ByAlpha, BySize, Mixture, PerTemplate, Rate, Unit, Weighted
 from spanloom.settings.task import Task
+
+_MOST_EPOCHS = 1_000_000  # times the examples of any task, a number of 64 bits
 
 
 @dataclass(frozen=True)
@@ -77,16 +80,22 @@ def rate_of(rate: Rate, size: float | None = None) -> float:
         raise ValueError(f"{rate} needs the number of {unit_of(rate)}, which is unknown; count it, or give a number")
     if not (math.isfinite(size) and size >= 0):
         raise ValueError(f"a size of {size} {unit_of(rate)} is no size: it must be finite, and 0 or more")
-    if isinstance(rate, ByAlpha):
-        value = size**rate.alpha
-    elif isinstance(rate, PerTemplate):
-        value = float(rate.maximum // rate.templates if size > rate.maximum else size)
-    else:
-        capped = min(size * rate.scale, rate.maximum or math.inf)
-        value = capped ** (1.0 / rate.temperature)
+    try:
+        value = _value_of(rate, size)
+    except OverflowError:
+        value = math.inf
     if not math.isfinite(value):
         raise ValueError(f"{rate} gives a rate of {value} for a size of {size}")
     return value
+
+
+def _value_of(rate: BySize | ByAlpha | PerTemplate, size: float) -> float:
+    if isinstance(rate, ByAlpha):
+        return float(size**rate.alpha)
+    if isinstance(rate, PerTemplate):
+        return float(rate.maximum // rate.templates if size > rate.maximum else size)
+    capped = min(size * rate.scale, rate.maximum or math.inf)
+    return float(capped ** (1.0 / rate.temperature))
 
 
 def task_rates(mixture: Mixture, sizes: Mapping[str, Size] | None = None) -> TaskRates:
@@ -148,6 +157,8 @@ class _Flat:
             raise ValueError(f"{task.name!r} is the name of two different things; names must differ")
         if part.epochs is not None and part.epochs < 1:
             raise ValueError(f"{where}: {part.epochs} epochs; must be 1 or more, and a task of rate 0 is never drawn")
+        if part.epochs is not None and part.epochs > _MOST_EPOCHS:
+            raise ValueError(f"{where}: more than {_MOST_EPOCHS:,} epochs; leave them unset, so that it never ends")
         if self.epochs.get(task.name, part.epochs) != part.epochs:
             raise ValueError(f"{where}: {part.epochs} epochs here, but {self.epochs[task.name]} elsewhere; say one")
         if self.sizes.get(task.name, Size()).examples == 0 and part.rate != 0:
@@ -207,6 +218,8 @@ def _known(task: Task, unit: Unit, sizes: Mapping[str, Size]) -> float | None:
 def _problem(rate: Rate) -> str | None:
     """What is wrong with a rate whatever the size, with its field."""
     if isinstance(rate, int | float):
+        if isinstance(rate, int) and rate > sys.float_info.max:
+            return "its rate is a number of more than 308 digits; scale the rates down"
         return None if math.isfinite(rate) and rate >= 0 else f"rate {rate} must be finite, and 0 or more"
     if isinstance(rate, ByAlpha):
         fine = math.isfinite(rate.alpha) and rate.alpha >= 0

@@ -293,6 +293,12 @@ def test_fields_of_a_mixture_and_of_its_run_are_flags(mixture):
     assert asked.run.task.name == "many"
 
 
+def test_a_mixture_without_tasks_is_refused(mixture):
+    Path(mixture).write_text(Path(mixture).read_text().replace("range(300)", "range(0)"))
+    with pytest.raises(UsageError, match="mixture 'many' has no task in it: give it parts"):
+        command(recipe=mixture)
+
+
 def test_settings_of_one_of_many_tasks_are_in_the_recipe(mixture, capsys):
     with pytest.raises(UsageError, match=r"--task.source.files: this run mixes 300 tasks, whose settings stand in"):
         command("--task.source.files", "a.txt", recipe=mixture)

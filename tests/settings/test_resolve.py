@@ -86,6 +86,7 @@ def test_resolving_twice_changes_nothing_more():
         ({"task": replace(TASK, objective=SpanCorruption(mean_span_length=0.5))}, "mean_span_length is 0.5"),
         ({"task": replace(TASK, objective=SpanCorruption(inputs_length=0))}, "inputs_length is 0"),
         ({"task": replace(TASK, objective=Supervised())}, "needs pairs"),
+        ({"task": replace(TASK, name="a\ud800")}, r"task.name is 'a\\ud800'.*half a character"),
         ({"task": replace(TASK, source=PairFiles(("a.tsv",)))}, "needs plain text"),
         ({"task": Task("p", PairFiles(("a.tsv",)), Bytes(), Supervised(1))}, "inputs_length is 1"),
     ],

@@ -283,6 +283,13 @@ def test_rates_that_leave_the_range_of_numbers_are_refused():
         task_rates(mixed("m", ("a", 1e308), ("b", 1e308)))
     with pytest.raises(ValueError, match="is no size"):
         rate_of(BySize(), -1)
+    for rule in (ByAlpha(500.0), BySize(temperature=1e-3)):
+        with pytest.raises(ValueError, match="gives a rate of inf for a size of 40"):
+            rate_of(rule, 40)
+    with pytest.raises(ValueError, match="mixture 'm', part 'a': its rate is a number of more than 308 digits"):
+        task_rates(mixed("m", ("a", 10**400), ("b", 1)))
+    with pytest.raises(ValueError, match="mixture 'm', part 'a': more than 1,000,000 epochs"):
+        task_rates(Mixture("m", (Weighted(task("a"), 1.0, epochs=10**30),)))
 
 
 def test_a_thousand_nested_tasks_are_planned_in_time():
