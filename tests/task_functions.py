@@ -145,3 +145,7 @@ class Plain:
 
     def __call__(self, example):
         return example
+
+
+def upper_text(example):
+    return {**example, "text": example["text"].upper()}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,11 +14,17 @@ from build_store_process import __file__ as helper
 
 CODE = """
 import sys
+from dataclasses import replace
 from pathlib import Path
+import task_functions
 from pipeline_data import text_task
+from spanloom.settings.row_sources import RowFiles
 from spanloom.pipeline.store import open_or_build_all
 from spanloom.vocabularies.build import build
 task = text_task(sys.argv[1])
+if sys.argv[3]:
+    rows = RowFiles((sys.argv[1],), heldout_share=0.05)
+    task = replace(task, source=rows, preprocessors=(task_functions.upper_text,))
 directories = {split: Path(sys.argv[1] + "." + split) for split in ("train", "heldout")}
 open_or_build_all(task, directories, build(task.vocabulary), workers=int(sys.argv[2]))
 """
@@ -36,15 +43,16 @@ def anonymous(process: psutil.Process) -> float:
     return next((int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("RssAnon")), 0.0)
 
 
-def peak_of_build(corpus: Path, workers: int) -> float:
+def peak_of_build(corpus: Path, workers: int, preprocessed: bool = False) -> float:
     environment = {**os.environ, "PYTHONPATH": str(Path(helper).parent)}
-    process = subprocess.Popen([sys.executable, "-c", CODE, str(corpus), str(workers)], env=environment)
+    command = [sys.executable, "-c", CODE]
+    process = subprocess.Popen([*command, str(corpus), str(workers), "yes" if preprocessed else ""], env=environment)
     root, peak = psutil.Process(process.pid), 0.0
     while process.poll() is None:
         peak = max(peak, sum(map(anonymous, [root, *root.children(recursive=True)])))
         time.sleep(0.005)
     assert process.returncode == 0
-    print(f"{corpus.name}, {workers} processes: {peak:.0f} MiB")
+    print(f"{corpus.name}, {workers} processes{', preprocessed rows' * preprocessed}: {peak:.0f} MiB")
     return peak
 
 
@@ -63,6 +71,14 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
 
 def test_memory_of_several_processes(tmp_path):
     assert peak_of_build(write_lines(tmp_path / "a.jsonl", 500), 3) < LIMIT
+
+
+def test_memory_of_rows_and_preprocessors(tmp_path):
+    small, large = (peak_of_build(write_lines(tmp_path / f"{size}.jsonl", size), 1, True) for size in (100, 300))
+    assert large < small + 100 and large < 400
+    for path in tmp_path.glob("300.jsonl.*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert peak_of_build(tmp_path / "300.jsonl", 3, True) < LIMIT
 
 
 @pytest.mark.parametrize("ending", ["txt", "jsonl"])
