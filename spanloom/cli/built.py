@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spanloom.cli.errors import FAILED, report
 from spanloom.pipeline.build_tasks import Outcome
-from spanloom.pipeline.share import Share
+from spanloom.pipeline.share import BuildShare
 from spanloom.report.stores import stores_line, stores_table
 from spanloom.report.terminal import table_text
 from spanloom.settings.run_layout import STORES
@@ -16,7 +16,7 @@ _NAMED = 10
 _AFTERWARDS = "`spanloom cache` without --shard, and `spanloom train`,"
 
 
-def tell(outcomes: Sequence[Outcome], directory: Path, share: Share | None, debug: bool) -> int:
+def tell(outcomes: Sequence[Outcome], directory: Path, share: BuildShare | None, debug: bool) -> int:
     """Says what became of the tasks; the exit code."""
     several = len(outcomes) > 1
     for one in outcomes:
@@ -39,7 +39,7 @@ def tell(outcomes: Sequence[Outcome], directory: Path, share: Share | None, debu
     return FAILED if failed else 0
 
 
-def _of_share(share: Share, missing: Sequence[int]) -> str:
+def _of_share(share: BuildShare, missing: Sequence[int]) -> str:
     """What a job may say whose siblings are not done."""
     if not missing:
         return (

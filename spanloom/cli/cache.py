@@ -17,7 +17,7 @@ from spanloom.settings.run import Run
 if TYPE_CHECKING:
     from spanloom.cli.build_display import BuildDisplay
     from spanloom.pipeline.build_tasks import Outcome, Together
-    from spanloom.pipeline.share import Share
+    from spanloom.pipeline.share import BuildShare
     from spanloom.vocabularies.vocabulary import Vocabulary
 
 WAYS = "[--task NAME ...] [--workers N | --shard I/N | --runner beam]"
@@ -92,7 +92,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
     return list(words[:place]), list(words[place + 1 :])
 
 
-def _check(asked: Building, beam_words: Sequence[str] | None) -> "Share | None":
+def _check(asked: Building, beam_words: Sequence[str] | None) -> "BuildShare | None":
     """The share that is asked for. Raises UsageError for options that make no sense."""
     if asked.workers is not None and asked.workers < 1:
         raise UsageError(f"--workers {asked.workers}: must be 1 or more")
@@ -115,7 +115,7 @@ def _check(asked: Building, beam_words: Sequence[str] | None) -> "Share | None":
 
 
 def _build(
-    run: Run, directory: Path, asked: Building, share: "Share | None", beam_words: Sequence[str] | None
+    run: Run, directory: Path, asked: Building, share: "BuildShare | None", beam_words: Sequence[str] | None
 ) -> "list[Outcome]":
     """Builds what is missing; what became of each task."""
     from spanloom.cli.build_display import make_build_display

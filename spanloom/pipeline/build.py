@@ -23,7 +23,7 @@ from spanloom.pipeline.meta import read_meta, total_counts, write_meta
 from spanloom.pipeline.publish import building, publish, refuse_foreign_directory
 from spanloom.pipeline.shard_maker import ShardEntry, ShardMaker
 from spanloom.pipeline.shards import DamagedStoreError
-from spanloom.pipeline.share import Share
+from spanloom.pipeline.share import BuildShare
 from spanloom.settings.task import Task
 from spanloom.tasks.heldout import Split
 from spanloom.tasks.read_report import ReadReport, plural
@@ -106,7 +106,7 @@ def make_parts(
     shard_bytes: int,
     workers: int,
     locks: Sequence[int],
-    share: Share | None = None,
+    share: BuildShare | None = None,
 ) -> dict[Split, PartPass]:
     """Reads the text and makes its shards, or those of a share of them, in the directories that `prepare` made."""
     passed = {part.split: PartPass() for part in parts}

@@ -10,7 +10,7 @@ from spanloom.pipeline.data import store_directories, task_data
 from spanloom.pipeline.durable import StorageError
 from spanloom.pipeline.open_task import Part, check_task, open_task
 from spanloom.pipeline.several import have_stores
-from spanloom.pipeline.share import Share
+from spanloom.pipeline.share import BuildShare
 from spanloom.pipeline.shared_build import open_or_build_share, whole_stores
 from spanloom.pipeline.spool.shards import spooled
 from spanloom.pipeline.store import Store, Warn
@@ -72,7 +72,7 @@ def in_processes(vocabulary: Vocabulary, workers: int, warn: Warn, *, checksum: 
     return open_one
 
 
-def in_share(vocabulary: Vocabulary, share: Share, workers: int, warn: Warn) -> OpenOne:
+def in_share(vocabulary: Vocabulary, share: BuildShare, workers: int, warn: Warn) -> OpenOne:
     """Makes the share of one of several jobs, see `spanloom.pipeline.shared_build`. Streams are no work to share."""
     alone = in_processes(vocabulary, workers, warn, checksum=False)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Share:
+class BuildShare:
     """Job `index` of `of`, counted from 0. Each makes every `of`-th shard of each store."""
 
     index: int
@@ -24,7 +24,7 @@ class Share:
         return self.owner(store, number) == self.index
 
 
-def share_of(text: str) -> Share:
+def share_of(text: str) -> BuildShare:
     """'3/8' as a share. Raises ValueError for what is none, and says what would be one."""
     match = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", text)
     if not match:
@@ -38,4 +38,4 @@ def share_of(text: str) -> Share:
             f"jobs are counted from 0, so those of an array of {of} are {jobs} (SLURM: --array=0-{of - 1}; of an array "
             f"that begins with 1: --shard $((SLURM_ARRAY_TASK_ID - 1))/{of})"
         )
-    return Share(index, of)
+    return BuildShare(index, of)

@@ -26,7 +26,7 @@ from spanloom.pipeline.build_progress import Meter, Progress
 from spanloom.pipeline.durable import locked
 from spanloom.pipeline.publish import drop_leftovers, leftovers, lock_of
 from spanloom.pipeline.shard_maker import ShardMaker
-from spanloom.pipeline.share import Share
+from spanloom.pipeline.share import BuildShare
 from spanloom.pipeline.store import Store, Warn, log, look, source_now, stores_to_build, usable, wanted_stores
 from spanloom.settings.task import Task
 from spanloom.tasks.heldout import Split
@@ -55,7 +55,7 @@ def open_or_build_share(
     task: Task,
     directories: Mapping[Split, Path],
     vocabulary: Vocabulary,
-    share: Share,
+    share: BuildShare,
     *,
     progress: Progress | None = None,
     shard_bytes: int = SHARD_BYTES,
@@ -97,7 +97,7 @@ class _SharedBuild:
     task: Task
     directories: Mapping[Split, Path]
     vocabulary: Vocabulary
-    share: Share
+    share: BuildShare
     shard_bytes: int
     workers: int
     progress: Progress | None

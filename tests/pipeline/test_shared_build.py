@@ -12,7 +12,7 @@ from pipeline_data import kill_seed, sentences, text_task
 from share_process import build_share, start_share
 
 from spanloom.pipeline import shard_maker as shard_maker_module
-from spanloom.pipeline.share import Share, share_of
+from spanloom.pipeline.share import BuildShare, share_of
 from spanloom.pipeline.shared_build import open_or_build_share
 from spanloom.pipeline.store import open_or_build_all
 from spanloom.tasks.read_report import BadInputError
@@ -40,7 +40,11 @@ def finish(process: subprocess.Popen) -> str:
 
 @pytest.mark.short
 def test_a_share_is_two_numbers_from_zero():
-    assert share_of("0/1") == Share(0, 1) and share_of(" 7 / 8 ") == Share(7, 8) and str(share_of("03/8")) == "3/8"
+    assert (
+        share_of("0/1") == BuildShare(0, 1)
+        and share_of(" 7 / 8 ") == BuildShare(7, 8)
+        and str(share_of("03/8")) == "3/8"
+    )
     for text, said in {
         "8/8": r"counted from 0, so those of an array of 8 are 0/8 to 7/8 .*--array=0-7.*TASK_ID - 1\)\)/8",
         "1/1": "are 0/1 ",
@@ -56,7 +60,7 @@ def test_a_share_is_two_numbers_from_zero():
 
 @pytest.mark.short
 def test_each_shard_is_one_jobs_and_first_shards_are_spread():
-    shares = [Share(index, 8) for index in range(8)]
+    shares = [BuildShare(index, 8) for index in range(8)]
     assert all(sum(share.owns("en/train", number) for share in shares) == 1 for number in range(100))
     even = Counter(shares[0].owner("en/train", number) for number in range(800))
     assert set(even.values()) == {100}
@@ -173,7 +177,7 @@ def test_rows_and_their_preprocessors_give_the_same_store(tmp_path, write_pairs)
         return {split: tmp_path / name / split for split in ("train", "heldout")}
 
     for index in range(3):
-        open_or_build_share(task, places("a"), vocabulary, Share(index, 3), shard_bytes=1500)
+        open_or_build_share(task, places("a"), vocabulary, BuildShare(index, 3), shard_bytes=1500)
     open_or_build_all(task, places("alone"), vocabulary, shard_bytes=1500)
     assert files(tmp_path / "a") == files(tmp_path / "alone") and len(files(tmp_path / "a")) > 20
 
