@@ -34,6 +34,8 @@ def first_needed(data: Data, position: Position) -> dict[str, int]:
 def standings(data: Data, position: Position) -> dict[str, Any]:
     """Where the streams stand for one who goes on from a position: a few integers and their own state, by task."""
     needed = first_needed(data, position)
+    for part in streams_of(data).values():
+        part.spool.index.refresh()  # loader processes may have gone far ahead of what is known here
     return {name: standing(part.spool.index, needed[name]) for name, part in streams_of(data).items()}
 
 
