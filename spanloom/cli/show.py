@@ -105,6 +105,10 @@ def _place_of(name: str) -> Path:
         raise UsageError("--html is empty: name a file (is a variable of the shell unset?)")
     if path.is_dir():
         raise CommandError(f"--html {name} is a directory: name a file in it, such as {path / 'data.html'}")
+    if path.exists() and not path.is_file():
+        raise CommandError(
+            f"--html {name} is a device, pipe or socket: name a file, which is written whole or not at all"
+        )
     if not path.parent.is_dir():
         raise CommandError(f"--html {name}: there is no folder {path.parent}; make it, or name another file")
     return path

@@ -166,6 +166,12 @@ def test_options_that_make_no_sense(folder, capsys, words, code, message):
     assert not (folder / "runs").exists()
 
 
+def test_a_page_never_takes_the_place_of_a_device_or_a_pipe(folder, capsys):
+    os.mkfifo(folder / "pipe")
+    assert "--html pipe is a device, pipe or socket" in said(["both.py", "--html", "pipe"], capsys, code=1)
+    assert (folder / "pipe").is_fifo() and not (folder / "runs").exists()
+
+
 def test_stores_that_a_run_learnt_from_are_not_replaced(folder, capsys, monkeypatch):
     def refuse(run, directory):
         raise CommandError(f"{directory} has the stores that its run learnt from")

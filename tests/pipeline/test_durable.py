@@ -28,6 +28,16 @@ def test_a_failed_write_leaves_what_was_there(tmp_path):
     assert os.listdir(tmp_path) == ["a"]
 
 
+def test_what_is_no_file_is_never_replaced_by_one(tmp_path):
+    os.mkfifo(tmp_path / "pipe")  # a device is told in the same way
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(FileExistsError, match="Is a device, pipe or socket, not a file"):
+            write_file(tmp_path / name, lambda file: file.write(b"abc"))
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+
+
 def test_a_full_disk_is_said_with_its_place_and_the_way_on(tmp_path):
     def fail(file):
         raise OSError(errno.ENOSPC, "No space left on device")
