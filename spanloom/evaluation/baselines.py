@@ -205,4 +205,4 @@ def _marks(vocabulary: Vocabulary) -> list[int]:
 
 
 def _num_ids(vocabulary: Vocabulary) -> int:
-    return max(vocabulary.size, *(sentinel + 1 for sentinel in vocabulary.sentinels), vocabulary.eos_id + 1)
+    return max(vocabulary.highest_id, vocabulary.eos_id) + 1

@@ -68,7 +68,7 @@ def _warn_of_repeats(display: Display, run: Run, data: Data) -> None:
 
 def _warn_of_idle_rows(display: Display, run: Run, vocabulary: Vocabulary) -> None:
     """That most of the embedding is for ids that never come: the model's size was made for another vocabulary."""
-    ids = max(vocabulary.size, *(sentinel + 1 for sentinel in vocabulary.sentinels), 1)
+    ids = vocabulary.highest_id + 1
     idle = run.model.vocab_size - ids
     if run.start or idle <= ids:
         return  # weights that exist have the rows that they have
