@@ -35,6 +35,9 @@ class StreamReport(ReadReport):
         )
 
 
+_TRIES = 5
+
+
 @dataclass(frozen=True)
 class SpooledStore(Store):
     """The shards of a spool that are on disk."""
@@ -61,10 +64,18 @@ def store_of(index: SpoolIndex, entries: Sequence[dict[str, Any]]) -> Store:
 
 
 def spooled(index: SpoolIndex) -> SpooledStore:
-    """All shards that are on disk as a store, with what is known of the first rows."""
-    entries = list(_entries(index))
-    meta = {**_meta(index, entries), "fingerprint": index.fingerprint, "probes": probes_of(index)}
-    return SpooledStore(index.directory, meta, _columns(index, entries), index)
+    """All shards that are on disk as a store, with what is known of the first rows.
+
+    Raises DamagedStoreError for one that is not what was written.
+    """
+    for _ in range(_TRIES):
+        entries = list(_entries(index))
+        meta = {**_meta(index, entries), "fingerprint": index.fingerprint, "probes": probes_of(index)}
+        try:
+            return SpooledStore(index.directory, meta, _columns(index, entries), index)
+        except FileNotFoundError as error:
+            gone = error.filename  # a run that trains drops shards that no checkpoint needs
+    raise DamagedStoreError(f"{gone} is gone, and its description is there")
 
 
 def probes_of(index: SpoolIndex) -> list[dict[str, Any]]:
