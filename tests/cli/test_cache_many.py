@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pipeline_data import sentences
 
@@ -100,6 +102,35 @@ def test_the_table_says_what_the_stores_hold(folder, capsys):
     assert main(["cache", "many.py", "--out", "a"]) == 0
     again = rows_of(capsys.readouterr().out)
     assert {*again} == {*rows} and all(row[-2:] == ["there", "already"] for row in again.values())
+
+
+def test_other_libraries_open_the_shards_and_what_describes_them_stands_beside(folder):
+    assert main(["cache", "many.py", "--out", "a"]) == 0
+    for name, columns in (("novels1", ["tokens"]), ("sounds", ["inputs", "targets"])):
+        directory = folder / "a" / "stores" / name / "train"
+        store, meta = open_store(directory), json.loads((directory / "meta.json").read_bytes())
+        with pa.memory_map(str(directory / "shard-00000.arrow")) as file, pa.ipc.open_stream(file) as stream:
+            table = stream.read_all()
+        assert table.column_names == columns and table.num_rows == store.num_rows
+        assert table.column(columns[0])[7].as_py() == store.stream.row(7).tolist()
+        lengths = store.stream.lengths()
+        counts = meta["counts"]["columns"][columns[0]]
+        assert (counts["rows"], counts["tokens"], counts["longest"]) == (len(lengths), lengths.sum(), lengths.max())
+        assert {int(most): count for most, count in counts["histogram"].items()} == Counter(
+            1 << int(length - 1).bit_length() for length in lengths
+        )
+        assert {"source", "source_settings", "vocabulary", "version"} <= {*meta["fingerprint"]}
+        assert len(meta["probes"]) == 64 and all(probe["ids"] for probe in meta["probes"])
+    preprocessors = open_store(folder / "a" / "stores" / "novels1" / "train").meta["fingerprint"]["preprocessors"]
+    assert [one["name"] for one in preprocessors] == ["many.py:shout"] and preprocessors[0]["code"]
+
+
+def test_hugging_face_datasets_opens_the_shards(folder):
+    datasets = pytest.importorskip("datasets", reason="the hub extra is not installed")
+    assert main(["cache", "many.py", "--out", "a", "--task", "novels1"]) == 0
+    directory = folder / "a" / "stores" / "novels1" / "train"
+    rows, store = datasets.Dataset.from_file(str(directory / "shard-00000.arrow")), open_store(directory)
+    assert len(rows) == store.num_rows and rows[7]["tokens"] == store.stream.row(7).tolist()
 
 
 def test_unknown_tokens_and_examples_made_when_read_have_their_place(folder, capsys):
