@@ -66,7 +66,7 @@ def cache(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="module", params=["endless", "files"])
+@pytest.fixture(scope="module", params=["endless", pytest.param("files", marks=pytest.mark.slow)])
 def source(request, tmp_path_factory):
     return endless() if request.param == "endless" else from_files(tmp_path_factory.mktemp("files"))
 
