@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import stream_functions
 from pipeline_data import sentences
 
 from spanloom.cli.main import main
@@ -221,6 +222,23 @@ def test_an_ordinary_command_finishes_what_jobs_began(folder, capsys):
     main(["cache", "many.py", "--out", "a", "--shard", "3/8"])
     assert main(["cache", "many.py", "--out", "a"]) == 0
     assert stores(folder / "a") == stores(folder / "alone")
+
+
+@pytest.mark.parametrize("words", [[], ["--shard", "1/3"]])
+def test_a_stream_is_begun_by_every_way(folder, capsys, words):
+    recipe = RECIPE.replace("return Run(", "found = found[:1] + [STREAM]; return Run(")
+    stream = (
+        "from spanloom.settings.function import Function\n"
+        "from spanloom.settings.row_sources import PythonExamples\n"
+        f"ENDLESS = PythonExamples(Function({stream_functions.__file__ + ':endless'!r}, {{}}), "
+        "streaming=True, shard_rows=64)\n"
+        'STREAM = Task("stream", ENDLESS, objective=SpanCorruption(inputs_length=64))\n\n'
+    )
+    (folder / "many.py").write_text(recipe.replace("def recipe(", stream + "def recipe("))
+    assert main(["cache", "many.py", "--out", "a", *words]) == 0
+    said = capsys.readouterr().out
+    assert rows_of(said)["stream", "train"][0] != "0" and "a stream: " in said
+    assert "there already" not in said
 
 
 def test_a_job_at_work_is_waited_for_by_none(folder, capsys):
