@@ -91,3 +91,31 @@ def test_a_line_is_its_object_or_nothing():
     assert json_object(b"{}") == {}
     for damaged in (b"", b'{"step": 1', b"[1]", b"1", b"\xff{}", b"[" * 100_000, b'{"step": ' + b"9" * 10_000 + b"}"):
         assert json_object(damaged) is None
+
+
+def test_a_shared_lock_is_held_by_many_and_keeps_those_out_that_want_it_alone(tmp_path):
+    class BusyError(Exception):
+        pass
+
+    def busy():
+        raise BusyError
+
+    path = tmp_path / "a.lock"
+    together = locked(path, busy, shared=True), locked(path, busy, shared=True)
+    with together[0], together[1], pytest.raises(BusyError), locked(path, busy):
+        pass
+    with locked(path, busy), pytest.raises(BusyError), locked(path, busy, shared=True):
+        pass
+
+
+def test_files_that_several_write_at_once_have_temporary_names_of_their_own(tmp_path):
+    path, seen = tmp_path / "a", []
+
+    def write_within(file):
+        file.write(b"outer")
+        write_file(path, lambda inner: inner.write(b"inner"), shared=True)
+        seen.append(path.read_bytes())
+
+    write_file(path, write_within, shared=True)
+    assert seen == [b"inner"] and path.read_bytes() == b"outer"
+    assert [one.name for one in tmp_path.iterdir()] == ["a"]
