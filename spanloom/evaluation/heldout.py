@@ -18,6 +18,10 @@ Sums = dict[str, jax.Array]
 HeldoutStep = Callable[[Any, Mapping[str, Any]], Sums]
 
 
+class NoTargetsError(ValueError):
+    """Held-out batches without any target token: there is nothing to measure."""
+
+
 def make_heldout_step(model: Model, vocabulary: Vocabulary) -> jax.stages.Wrapped:
     """The jitted function `params, batch -> sums` (float32 scalars), without dropout.
 
@@ -52,17 +56,24 @@ def heldout_by_task(
     `until` is given the batches, and may end them by an exception.
     """
     assert settings.batch_size is not None
-    return {
-        task: heldout_metrics(step, params, until(part.eval_batches(settings.batch_size, settings.max_batches)))
-        for task, part in parts.items()
-    }
+    found = {}
+    for task, part in parts.items():
+        batches = until(part.eval_batches(settings.batch_size, settings.max_batches))
+        try:
+            found[task] = heldout_metrics(step, params, batches)
+        except NoTargetsError:
+            raise NoTargetsError(
+                f"the held-out batches of task {task!r} hold no target tokens: do its preprocessors leave all of them "
+                "out, or make empty targets? More eval.max_batches look at more of them"
+            ) from None
+    return found
 
 
 def heldout_metrics(step: HeldoutStep, params: Any, batches: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Losses in nats over all `batches`, which have one shape; sums are added in float64.
 
     heldout_loss and heldout_accuracy are per target token, heldout_text_loss per token of text alone. Raises
-    ValueError if the batches hold no target.
+    NoTargetsError if the batches hold no target.
     """
     totals = dict.fromkeys(("loss", "text_loss", "correct", "tokens", "text_tokens"), 0.0)
     waiting: Sums | None = None  # fetched one batch late, so that the device never waits
@@ -71,7 +82,7 @@ def heldout_metrics(step: HeldoutStep, params: Any, batches: Iterable[Mapping[st
         _add(totals, before)
     _add(totals, waiting)
     if not totals["tokens"]:
-        raise ValueError("the held-out batches hold no target tokens")
+        raise NoTargetsError("the held-out batches hold no target tokens")
     return {
         "heldout_loss": totals["loss"] / totals["tokens"],
         "heldout_text_loss": totals["text_loss"] / max(totals["text_tokens"], 1.0),

@@ -166,7 +166,10 @@ def data_of(
 
     Raises DataError where they cannot be learned from as the settings stand.
     """
-    tasks = [task_data(task, built[task.name], vocabulary, run.seed) for task in run.tasks]
+    tasks = []
+    for task in run.tasks:
+        with naming(task, several=len(run.tasks) > 1):
+            tasks.append(task_data(task, built[task.name], vocabulary, run.seed))
     rows, eras = rows_of(run, {one.task.name: one.train for one in tasks}, resumption)
     total = sum(eras[-1].rates.values())
     tasks = [replace(one, rate=eras[-1].rates[one.task.name] / total) for one in tasks]

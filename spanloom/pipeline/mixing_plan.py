@@ -143,7 +143,12 @@ def _extended(
         raise ValueError("all rates are 0: nothing would be drawn")
     limited = limits_T != UNLIMITED
     if (past := limited & (before > limits_T)).any():
-        raise ValueError(f"task {int(np.flatnonzero(past)[0])} was already drawn more often than its limit")
+        task = int(np.flatnonzero(past)[0])
+        name = f"task {task}" if names is None else f"task {names[task]!r}"
+        raise ValueError(
+            f"{name} was already drawn {before[task]:,} times, more often than its limit of {limits_T[task]:,} (epochs "
+            "times examples): give it more epochs, or rate 0"
+        )
     found = list(segments)
     while True:
         if stop == "last":

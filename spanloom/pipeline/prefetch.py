@@ -1,5 +1,9 @@
 """Batches made ahead of time, in a thread or in processes, by google/grain, which decides nothing about their order."""
 
+import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
@@ -32,6 +36,21 @@ class StepReader:
         return batch, after
 
 
+def _begin_worker(worker: int, workers: int) -> None:
+    """A process that makes batches ends with the one that it makes them for, however that ends, and not by Ctrl-C,
+    which is for that one to answer.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def prefetch(
     make: Callable[[int], T], first_step: int, last_step: int, ahead: int = 2, workers: int = 0
 ) -> Generator[T, None, None]:
@@ -49,7 +68,8 @@ def prefetch(
     if workers:
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()  # grain's worker processes read their flags, of which a command has none
-        made = made.mp_prefetch(grain.MultiprocessingOptions(workers, per_worker_buffer_size=max(ahead, 1)))
+        processes = grain.MultiprocessingOptions(workers, per_worker_buffer_size=max(ahead, 1))
+        made = made.mp_prefetch(processes, worker_init_fn=_begin_worker)
     batches = iter(made)
     try:
         yield from batches

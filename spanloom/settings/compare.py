@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spanloom.settings.function import Function
+from spanloom.settings.mixture import Weighted
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
@@ -180,15 +181,41 @@ def within(field: str, groups: Iterable[str]) -> bool:
 def _diff(found: Iterable[Change]) -> str:
     found = list(found)
     width = max(len(c.field) for c in found)
-    return "\n".join(f"  {c.field:<{width}}  {_show(c.old)}  ->  {_show(c.new)}" for c in found)
+    return "\n".join(f"  {c.field:<{width}}  {_difference(c)}" for c in found)
 
 
-def _show(value: Any) -> str:
+def _difference(change: Change) -> str:
+    old, new = change.old, change.new
+    if isinstance(old, tuple) and isinstance(new, tuple) and {type(one) for one in (*old, *new)} == {Weighted}:
+        return "; ".join(_parts_differ(old, new))
+    shown = _show(old), _show(new)
+    if shown[0] == shown[1]:  # functions of the same name
+        shown = _show(old, whole=True), _show(new, whole=True)
+    return f"{shown[0]}  ->  {shown[1]}"
+
+
+def _parts_differ(old: tuple[Weighted, ...], new: tuple[Weighted, ...]) -> Iterable[str]:
+    """What differs between the parts of two mixtures, part by part: hundreds of tasks are not printed whole."""
+    before, after = ({part.part.name: part for part in parts} for parts in (old, new))
+    for name in before:
+        if name not in after:
+            yield f"{name} is gone"
+    for name, part in after.items():
+        if name not in before:
+            yield f"{name} is added (rate {_show(part.rate)})"
+        elif before[name] != part:
+            yield from (f"{name}: {c.field} {_difference(c)}" for c in _walk(before[name], part, ""))
+    if list(before) != list(after) and {*before} == {*after}:
+        yield "the parts come in another order"
+
+
+def _show(value: Any, *, whole: bool = False) -> str:
+    """A value in a message; `whole`: functions with the file or module that they stand in."""
     if isinstance(value, Function):
-        return str(value)
+        return f"{value} of {value.place}" if whole else str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inside = (f"{f.name} {_show(getattr(value, f.name))}" for f in dataclasses.fields(value))
+        inside = (f"{f.name} {_show(getattr(value, f.name), whole=whole)}" for f in dataclasses.fields(value))
         return f"{type(value).__name__} ({', '.join(inside)})"
     if isinstance(value, tuple):
-        return f"({', '.join(map(_show, value))})"
+        return f"({', '.join(_show(one, whole=whole) for one in value)})"
     return "unset" if value is None else str(value)

@@ -19,6 +19,8 @@ from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PairFiles, Task, TextFiles, heldout_of, uses_rows
 from spanloom.settings.vocabulary import Bytes, SentencePiece
 
+_LONGEST_ROW = 2**20
+"""Tokens of a packed row, and examples in it: more are an error of the hand, and no memory holds a batch of them."""
 _BYTE_IDS = 259  # 3 special ids and 256 bytes
 
 
@@ -121,6 +123,8 @@ def _size_problems(run: Run) -> Iterator[str]:
         for name in ("inputs_length", "targets_length", "max_segments"):
             if getattr(run.packing, name) is not None:
                 yield from _at_least(1, run, f"packing.{name}")
+            if (getattr(run.packing, name) or 0) > _LONGEST_ROW:
+                yield f"packing.{name} is {getattr(run.packing, name)}: must be at most {_LONGEST_ROW}"
 
 
 def _at_least(least: int, settings: Any, *fields: str, where: str = "") -> Iterator[str]:

@@ -138,11 +138,11 @@ class Preprocessors:
                 found = several
         except PreprocessorError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failed(step, example, number, error) from error
         raise self.error(step, example, number, _misfit(found))
 
-    def _failed(self, step: Step, example: Example, number: int, error: Exception) -> PreprocessorError:
+    def _failed(self, step: Step, example: Example, number: int, error: Exception | SystemExit) -> PreprocessorError:
         what = str(error) if isinstance(error, FieldError) else f"{type(error).__name__}: {error}"
         fix = f". {error.fix}" if isinstance(error, FieldError) and error.fix else ""
         return self.error(step, example, number, f"{what}{_place_of(error, step.call)}{fix}")
@@ -186,7 +186,7 @@ def _misfit(found: Any) -> str:
     return f"it returned {shown(_brief(found), _VALUE)} of type {type(found).__name__}, and must return {_RETURNS}"
 
 
-def _place_of(error: Exception, call: Callable[..., Any]) -> str:
+def _place_of(error: BaseException, call: Callable[..., Any]) -> str:
     """Where in the user's own code it failed; our preprocessors' places tell a user nothing."""
     file = functions.code_file(call)
     frames = traceback.extract_tb(error.__traceback__)

@@ -45,6 +45,10 @@ def say_data(display: Display, run: Run, data: Data) -> None:
         f"data: {what}{', packed into rows' if shared else ''} of {data.lengths['encoder']} + "
         f"{data.lengths['decoder']} tokens{heldout}; {run.steps:,} steps of {run.batch_size}{shared} are {taken}"
     )
+    if len(data.eras) > 1:
+        display.say(
+            f"data: tasks are drawn at these rates from example {data.eras[-1].draw:,} on, and as before until then"
+        )
     _warn_of_repeats(display, run, data)
     _warn_of_idle_rows(display, run, data.vocabulary)
     _warn_of_no_best(display, run, data)

@@ -77,7 +77,7 @@ def test_limits_count_from_the_beginning():
     eras = continued(replace(begun, rates={"a": 2.0, "b": 1.0}), (begun,), {"examples": 40})
     drawn = draws_of(eras, 0, 500)
     assert sum(task == "a" for task, _ in drawn) == 30
-    with pytest.raises(ValueError, match="drawn more often than its limit"):
+    with pytest.raises(ValueError, match="task 'a' was already drawn 20 times, more often than its limit of 5"):
         plan_from(continued(replace(begun, limits={"a": 5}), (begun,), {"examples": 40}))
 
 

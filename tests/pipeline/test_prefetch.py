@@ -1,12 +1,15 @@
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 
 import pytest
 
+import spanloom
 from spanloom.pipeline.prefetch import prefetch
 
 
@@ -110,3 +113,59 @@ def test_a_process_ends_although_batches_are_on_the_way(ending, returned, last_s
     assert ended.returncode == returned
     assert ended.stderr.rpartition("\n")[0].rpartition("\n")[2] == last_said
     assert ended.stderr.count("Traceback") == bool(last_said), "no thread has anything to say"
+
+
+WITH_WORKERS = r"""
+import os, signal, sys, time
+from spanloom.pipeline.prefetch import prefetch
+
+def make(step):
+    os.write(1, f"{os.getpid()}\n".encode())  # one write a line: three processes have this pipe
+    return step
+
+if __name__ == "__main__":
+    for step in prefetch(make, 0, 10**9, workers=2):
+        if step == 9:
+            os.write(1, b"ready\n")
+            time.sleep(600)
+"""
+
+
+def running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux says which processes there are")
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_the_process_that_they_work_for(ending, tmp_path):
+    (tmp_path / "made.py").write_text(WITH_WORKERS)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(spanloom.__file__).parents[1])])}
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "made.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    workers = set()
+    for line in process.stdout:
+        if line == "ready\n":
+            break
+        workers.add(int(line))
+    assert len(workers) == 2 and process.pid not in workers
+    if ending == signal.SIGINT:
+        os.killpg(process.pid, ending)  # as a terminal does
+    else:
+        process.kill()
+    _, said = process.communicate(timeout=300)
+    deadline = time.monotonic() + 120
+    while any(map(running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in workers if running(pid)]
+    assert said.count("Traceback") == (ending == signal.SIGINT), said

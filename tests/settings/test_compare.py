@@ -17,7 +17,9 @@ from spanloom.settings.compare import (
     refuse,
     within,
 )
+from spanloom.settings.function import Function
 from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
+from spanloom.settings.mixture import ByAlpha, Mixture, Weighted
 from spanloom.settings.model import Model
 from spanloom.settings.optimizer import Adafactor, AdamW, AdamWRMS, Constant, Cosine
 from spanloom.settings.run import After, Checkpoints, Evaluation, Logging, Run
@@ -256,3 +258,30 @@ def test_steps_that_would_move_the_end_of_a_schedule_have_a_way_on():
         refuse(changes(old.resolve(), replace(old, schedule=replace(old.schedule, decay_steps=200)).resolve()))
     assert "RUN_DIR" not in str(error.value)
     refuse(changes(old.resolve(), replace(old.resolve(), steps=200).resolve()))
+
+
+def test_parts_of_a_mixture_are_compared_one_by_one():
+    docs, more = Task("docs", PythonDocs()), Task("more", PythonDocs(heldout_share=0.5))
+    old = replace(
+        RUN, task=Mixture("all", (Weighted(docs, 1.0), Weighted(more, 2.0), Weighted(replace(docs, name="x"))))
+    )
+    changed = replace(more, source=PythonDocs(heldout_share=0.1))
+    new = Mixture("all", (Weighted(docs, 3.0), Weighted(changed, 2.0), Weighted(replace(docs, name="y"), ByAlpha(0.3))))
+    with pytest.raises(ChangedSettingsError) as error:
+        refuse(changes(old, replace(RUN, task=new)))
+    assert (
+        "task.parts  x is gone; docs: rate 1.0  ->  3.0; more: part.source.heldout_share 0.5  ->  0.1; "
+        "y is added (rate ByAlpha (alpha 0.3, unit examples))\n" in str(error.value)
+    )
+    turned = replace(old, task=replace(old.task, parts=old.task.parts[::-1]))
+    with pytest.raises(ChangedSettingsError, match=r"task\.parts  the parts come in another order\n"):
+        refuse(changes(old, turned))
+
+
+def test_functions_of_one_name_in_two_files_are_told_apart():
+    old, new = (
+        replace(RUN, task=Task("docs", PythonDocs(), preprocessors=(Function(f"/{folder}/recipe.py:turned"),)))
+        for folder in ("a", "b")
+    )
+    with pytest.raises(ChangedSettingsError, match=r"\(turned of /a/recipe\.py\)  ->  \(turned of /b/recipe\.py\)"):
+        refuse(changes(old, new))

@@ -150,3 +150,8 @@ def test_rows_are_preprocessed_at_a_prompt():
     found = [list(preprocessed(task, BYTES, [dict(ROW)] * 6, key)) for key in range(3)]
     assert found[0] != found[1] and all(0 < len(one) < 8 for one in found)
     assert found[0] == list(preprocessed(task, BYTES, [dict(ROW)] * 6))
+
+
+def test_a_function_that_leaves_python_is_an_error_of_its_own():
+    with pytest.raises(PreprocessorError, match=r"preprocessor leaves, example 4: SystemExit: 3"):
+        chain_of(own.leaves).build(ROW, 4, Counter())

@@ -124,6 +124,7 @@ def test_one_task_becomes_several(mixed, tmp_path):
         {"a": 1.0, "b": 2.0, "count": 1.0},
     ]
     assert "count: 25.00% of the examples" in said
+    assert "drawn at these rates from example 16 on, and as before until then" in said
 
 
 def test_a_task_that_was_drawn_may_not_go(mixed, tmp_path):

@@ -27,7 +27,9 @@ def data_of(task, examples, is_stream=False):
     train = SimpleNamespace(num_examples=examples, examples_per_row=1.0, is_stream=is_stream)
     tasks = (SimpleNamespace(task=task, train=train, reports={}, rate=1.0),)
     lengths = {"encoder": 32, "decoder": 9}
-    return SimpleNamespace(train=train, tasks=tasks, heldout={}, lengths=lengths, vocabulary=build(Bytes()))
+    return SimpleNamespace(
+        train=train, tasks=tasks, heldout={}, lengths=lengths, eras=(None,), vocabulary=build(Bytes())
+    )
 
 
 def heard(run, examples, is_stream=False):
