@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from spanloom.model.loss import loss_weights, token_losses
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.dataset import Dataset
+from spanloom.pipeline.examples import DataError
 from spanloom.settings.model import Model
 from spanloom.settings.run import Evaluation, Loss
 from spanloom.vocabularies.vocabulary import Vocabulary
@@ -18,7 +19,7 @@ Sums = dict[str, jax.Array]
 HeldoutStep = Callable[[Any, Mapping[str, Any]], Sums]
 
 
-class NoTargetsError(ValueError):
+class NoTargetsError(DataError):
     """Held-out batches without any target token: there is nothing to measure."""
 
 
