@@ -36,7 +36,9 @@ def _rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
 def _took(outcome: Outcome) -> str:
     if outcome.opened.built_by:
         return outcome.opened.built_by
-    return "there already" if outcome.seconds is None else f"{outcome.seconds:,.1f}"
+    if outcome.seconds is None:
+        return "there already"
+    return f"{outcome.seconds:,.1f}" if outcome.seconds >= 1 else f"{outcome.seconds:.2g}"
 
 
 def _columns(store: Store) -> list[Mapping[str, int]]:
