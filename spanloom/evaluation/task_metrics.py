@@ -12,12 +12,15 @@ from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.row_encoder import unpack_example
 from spanloom.pipeline.row_examples import RowExamples
 from spanloom.settings.function import Function
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.task import Task
 from spanloom.tasks.functions import code_file, resolve
 from spanloom.tasks.rows import ROW
 from spanloom.tasks.shown import shown
+from spanloom.vocabularies.vocabulary import Vocabulary
 
 EXACT_MATCH = "exact_match"
+_TRIED = 4
 
 
 class MetricError(ValueError):
@@ -44,6 +47,20 @@ def task_metrics(task: Task, heldout: Dataset, made: Sequence[Prediction]) -> di
                 raise MetricError(f"task {task.name!r}: two metrics give a number named {name!r}: rename one")
             found[name] = value
     return found
+
+
+def try_metrics(task: Task, heldout: Dataset | None, vocabulary: Vocabulary) -> None:
+    """Calls the task's own code on a few held-out targets as their own predictions: what fails should fail before the
+    training, not after it. Raises MetricError, and FunctionError for code that cannot be loaded.
+    """
+    if heldout is None or not (task.metrics or task.postprocess) or not isinstance(task.objective, Supervised):
+        return
+    made = []
+    for number in range(min(_TRIED, heldout.num_examples)):
+        target = vocabulary.decode(heldout.raw(number))
+        made.append(Prediction("", target, target, number=number))
+    if made:
+        task_metrics(task, heldout, made)
 
 
 def example_of(heldout: Dataset, prediction: Prediction) -> dict[str, Any]:

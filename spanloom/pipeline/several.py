@@ -1,9 +1,11 @@
 """Bad input of one task among several: named, and what can be known early said before hours of building."""
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from spanloom.pipeline.examples import DataError
 from spanloom.pipeline.meta import META
 from spanloom.pipeline.spool.index import HEADER
 from spanloom.settings.task import Task
@@ -13,13 +15,27 @@ from spanloom.tasks.sources import source_fingerprint
 
 @contextlib.contextmanager
 def naming(task: Task, *, several: bool) -> Iterator[None]:
-    """A BadInputError inside is said to be the task's, if it is one of several."""
+    """A BadInputError or DataError inside is said to be the task's, if it is one of several, and flags, of which there
+    are none for one of several tasks, are said as the fields that they set.
+    """
     try:
         yield
     except BadInputError as error:
         if not several:
             raise
-        raise BadInputError(f"task {task.name!r}: {error.where}", error.what, error.fix, reason=error.reason) from error
+        where, fix = f"task {task.name!r}: {error.where}", _FLAG.sub(_as_field, error.fix)
+        raise BadInputError(where, error.what, fix, reason=error.reason) from error
+    except DataError as error:
+        if not several or repr(task.name) in str(error):
+            raise
+        raise DataError(f"task {task.name!r}: {error}") from error
+
+
+_FLAG = re.compile(r"--(?:task\.source\.)?(format|encoding|errors|header|heldout-share|heldout-files)\b")
+
+
+def _as_field(flag: re.Match[str]) -> str:
+    return f"source.{flag[1].replace('-', '_')}"
 
 
 def have_stores(directories: Iterable[Path]) -> bool:

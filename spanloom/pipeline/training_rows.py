@@ -94,12 +94,12 @@ def _slots(packing: Packed, parts: Mapping[str, Dataset]) -> tuple[int, int]:
     """Room of a packed row. Raises DataError where the longest examples would not fit."""
     slots = []
     for side in ("inputs", "targets"):
-        longest = max(getattr(part, f"{side}_length") for part in parts.values())
+        longest, widest = max((getattr(part, f"{side}_length"), name) for name, part in parts.items())
         slots.append(getattr(packing, f"{side}_length") or longest)
         if slots[-1] < longest:
             raise DataError(
-                f"packing.{side}_length is {slots[-1]}, but a task has {side} of up to {longest} tokens: raise it, or "
-                f"cut the task's (task.objective.{side}_length and task.objective.too_long trim)"
+                f"packing.{side}_length is {slots[-1]}, but task {widest!r} has {side} of up to {longest} tokens: "
+                f"raise it, or cut the task's (task.objective.{side}_length and task.objective.too_long trim)"
             )
     return slots[0], slots[1]
 

@@ -6,8 +6,9 @@ cannot be accepted: the arrays of a checkpoint would not fit, or its place in th
 """
 
 import dataclasses
+import os
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spanloom.settings.function import Function
@@ -82,7 +83,7 @@ class Change:
         return within(self.field, PLACE)
 
     def __str__(self) -> str:
-        return f"{self.field}: {_show(self.old)} -> {_show(self.new)}"
+        return f"{self.field}: {_difference(self, ' -> ')}"
 
 
 def changes(old: Run, new: Run) -> list[Change]:
@@ -169,8 +170,19 @@ def _walk(old: Any, new: Any, prefix: str) -> Iterable[Change]:
         a, b = getattr(old, f.name), getattr(new, f.name)
         if dataclasses.is_dataclass(a) and type(a) is type(b):
             yield from _walk(a, b, f"{prefix}{f.name}.")
-        elif a != b or (isinstance(a, bool) != isinstance(b, bool)):
+        elif (a != b and _anywhere(a) != _anywhere(b)) or (isinstance(a, bool) != isinstance(b, bool)):
             yield Change(prefix + f.name, a, b)
+
+
+def _anywhere(value: Any) -> Any:
+    """The value with functions of files as these are called, wherever they lie: what is in them is compared by whoever
+    reads the data.
+    """
+    if isinstance(value, Function) and value.is_of_file:
+        return replace(value, name=f"{os.path.basename(value.place)}:{value.qualname}")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value), [_anywhere(getattr(value, f.name)) for f in dataclasses.fields(value)]
+    return tuple(map(_anywhere, value)) if isinstance(value, tuple) else value
 
 
 def within(field: str, groups: Iterable[str]) -> bool:
@@ -184,14 +196,14 @@ def _diff(found: Iterable[Change]) -> str:
     return "\n".join(f"  {c.field:<{width}}  {_difference(c)}" for c in found)
 
 
-def _difference(change: Change) -> str:
+def _difference(change: Change, arrow: str = "  ->  ") -> str:
     old, new = change.old, change.new
     if isinstance(old, tuple) and isinstance(new, tuple) and {type(one) for one in (*old, *new)} == {Weighted}:
         return "; ".join(_parts_differ(old, new))
     shown = _show(old), _show(new)
     if shown[0] == shown[1]:  # functions of the same name
         shown = _show(old, whole=True), _show(new, whole=True)
-    return f"{shown[0]}  ->  {shown[1]}"
+    return arrow.join(shown)
 
 
 def _parts_differ(old: tuple[Weighted, ...], new: tuple[Weighted, ...]) -> Iterable[str]:

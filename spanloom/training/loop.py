@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from spanloom.evaluation.heldout import heldout_by_task, make_heldout_step
+from spanloom.evaluation.task_metrics import try_metrics
 from spanloom.model.flops import train_flops
 from spanloom.model.loss import expected_initial_loss
 from spanloom.model.params import declare, initialize, num_params
@@ -98,6 +99,8 @@ def train(
         )
         say_data(display, run, data)
         say_model(display, run, num_params(specs))
+        for one in data.tasks:
+            try_metrics(one.task, one.heldout, data.vocabulary)
 
         # ---- Restore, in this order ----------------------------------------------------------------------------------
         # 1. The last checkpoint of this directory: weights, optimizer, step and position; the run goes on.

@@ -5,6 +5,10 @@ import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import jax.numpy as jnp
+import numpy as np
+
+from spanloom.optim.build import learning_rate
 from spanloom.pipeline.data import Data, in_words
 from spanloom.pipeline.facts.misfits import repeat_misfit
 from spanloom.settings.compare import changes, within
@@ -105,9 +109,16 @@ def say_model(display: Display, run: Run, parameters: int) -> None:
     )
     display.say(
         f"optimizer: {kind_name(type(run.optimizer))}, learning rate {run.optimizer.learning_rate:g}, "
-        f"{kind_name(type(run.schedule))} schedule, dropout {model.dropout:g}"
+        f"{kind_name(type(run.schedule))} schedule (at most {_highest_rate(run):.2g} in these steps), dropout "
+        f"{model.dropout:g}"
     )
     _say_schedule(display, run)
+
+
+def _highest_rate(run: Run) -> float:
+    """The highest learning rate of a step: a schedule may be far below the rate that the optimizer names."""
+    steps = np.unique(np.linspace(0, max(run.steps - 1, 0), 1001).astype(np.int32))
+    return float(np.max(learning_rate(run.optimizer, run.schedule)(jnp.asarray(steps))))
 
 
 def _say_schedule(display: Display, run: Run) -> None:

@@ -7,7 +7,7 @@ from pipeline_data import tiny_run
 
 from spanloom.evaluation.exact_match import Prediction
 from spanloom.evaluation.measure import measure
-from spanloom.evaluation.task_metrics import MetricError, example_of, task_metrics
+from spanloom.evaluation.task_metrics import MetricError, example_of, task_metrics, try_metrics
 from spanloom.model.params import declare, initialize
 from spanloom.pipeline.data import open_data
 from spanloom.settings.objectives import Supervised
@@ -122,3 +122,14 @@ def test_a_run_is_measured_by_them_those_left_out_passed_over(pairs, tmp_path):
     assert made.text.startswith(f"metrics on {len(left)} held-out examples: count {len(left)}")
     assert module_of(task.metrics[0]).KEPT[0] == [heldout.examples.example(i)["targets"] for i in left]
     assert made.text.count("(the target: ") == 2
+
+
+@pytest.mark.parametrize("preprocessors", [(), (own.shuffled,)])
+def test_code_that_fails_is_tried_before_the_training(pairs, tmp_path, preprocessors):
+    fine, bad = (task_of(pairs, *preprocessors, metrics=(metric,)) for metric in (own.kept, own.fails_as_metric))
+    _, data = opened(fine, tmp_path)
+    heldout = data.tasks[0].heldout
+    try_metrics(fine, heldout, data.vocabulary)
+    try_metrics(bad, None, data.vocabulary)
+    with pytest.raises(MetricError, match="task 'p', metric fails_as_metric: "):
+        try_metrics(bad, heldout, data.vocabulary)

@@ -280,8 +280,15 @@ def test_parts_of_a_mixture_are_compared_one_by_one():
 
 def test_functions_of_one_name_in_two_files_are_told_apart():
     old, new = (
-        replace(RUN, task=Task("docs", PythonDocs(), preprocessors=(Function(f"/{folder}/recipe.py:turned"),)))
-        for folder in ("a", "b")
+        replace(RUN, task=Task("docs", PythonDocs(), preprocessors=(Function(f"/{place}.py:turned"),)))
+        for place in ("a/recipe", "a/other")
     )
-    with pytest.raises(ChangedSettingsError, match=r"\(turned of /a/recipe\.py\)  ->  \(turned of /b/recipe\.py\)"):
+    with pytest.raises(ChangedSettingsError, match=r"\(turned of /a/recipe\.py\)  ->  \(turned of /a/other\.py\)"):
         refuse(changes(old, new))
+
+
+def test_a_recipe_may_lie_in_another_folder():
+    functions = (Function(f"/{folder}/recipe.py:turned") for folder in ("a", "b"))
+    tasks = (Task("docs", PythonDocs(), preprocessors=(function,)) for function in functions)
+    old, new = (replace(RUN, task=Mixture("all", (Weighted(task),))) for task in tasks)
+    assert old != new and changes(old, new) == []

@@ -6,7 +6,7 @@ import pytest
 from tiny_training import tiny_run
 
 from spanloom.settings.objectives import Supervised
-from spanloom.settings.optimizer import Adafactor, Constant, Cosine
+from spanloom.settings.optimizer import Adafactor, Constant, Cosine, Rsqrt
 from spanloom.settings.task import PairFiles
 from spanloom.settings.vocabulary import Bytes
 from spanloom.training.say import say_data, say_model, say_stopped
@@ -89,7 +89,11 @@ def test_an_embedding_made_for_another_vocabulary_is_said():
 def test_how_a_run_learns_is_said():
     display = Heard()
     say_model(display, replace(TEXT, optimizer=Adafactor(learning_rate=0.01)), 1000)
-    assert display.said[-1] == "optimizer: adafactor, learning rate 0.01, constant schedule, dropout 0.1"
+    assert display.said[-1] == (
+        "optimizer: adafactor, learning rate 0.01, constant schedule (at most 0.01 in these steps), dropout 0.1"
+    )
+    say_model(display, replace(TEXT, schedule=Rsqrt(warmup_steps=10_000)), 1000)
+    assert "learning rate 0.01, rsqrt schedule (at most 0.0001 in these steps)" in display.said[-1]
 
 
 def test_a_schedule_that_ends_before_the_run_is_said_with_the_setting_that_moves_its_end():
