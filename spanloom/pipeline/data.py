@@ -148,10 +148,8 @@ def open_data(
                 workers=workers,
                 warn=warn,
             )
-    data = data_of(run, built, vocabulary, resumption)
+    data = data_of(run, built, vocabulary, resumption, warn)
     for one in data.tasks:
-        if isinstance(one.train, StreamDataset):
-            one.train.spool.say = warn
         warn_of_unknown_text(one.task, one.train.store, vocabulary, warn)
     return data
 
@@ -161,6 +159,7 @@ def data_of(
     built: Mapping[str, Mapping[Split, Part]],
     vocabulary: Vocabulary,
     resumption: Resumption | None = None,
+    warn: Warn = log.warning,
 ) -> Data:
     """The data of a run in stores, by task and part, whatever became of the text behind them; nothing else is read.
 
@@ -169,7 +168,7 @@ def data_of(
     tasks = []
     for task in run.tasks:
         with naming(task, several=len(run.tasks) > 1):
-            tasks.append(task_data(task, built[task.name], vocabulary, run.seed))
+            tasks.append(task_data(task, built[task.name], vocabulary, run.seed, warn))
     rows, eras = rows_of(run, {one.task.name: one.train for one in tasks}, resumption)
     total = sum(eras[-1].rates.values())
     tasks = [replace(one, rate=eras[-1].rates[one.task.name] / total) for one in tasks]
@@ -177,11 +176,15 @@ def data_of(
     return Data(run.task, rows, tuple(tasks), vocabulary, lengths, eras)
 
 
-def task_data(task: Task, built: Mapping[Split, Part], vocabulary: Vocabulary, seed: int) -> TaskData:
-    """The data of one task in its stores. Raises DataError where they cannot be learned from."""
+def task_data(
+    task: Task, built: Mapping[Split, Part], vocabulary: Vocabulary, seed: int, warn: Warn = log.warning
+) -> TaskData:
+    """The data of one task in its stores; `warn` is given what a stream has to say. Raises DataError where they cannot
+    be learned from.
+    """
     stores = {split: part for split, part in built.items() if isinstance(part, Store)}
     if isinstance(index := built["train"], SpoolIndex):
-        return _stream_data(task, index, stores, vocabulary, seed)
+        return _stream_data(task, Spool(task, vocabulary, index, warn), stores, seed)
     examples = examples_of(task, stores, vocabulary)
     _check_enough(task, stores, examples)
     parts = {split: Dataset(examples[split], seed=seed, task=task.name, store=store) for split, store in stores.items()}
@@ -189,13 +192,11 @@ def task_data(task: Task, built: Mapping[Split, Part], vocabulary: Vocabulary, s
     return TaskData(task, parts["train"], parts.get("heldout"), reports)
 
 
-def _stream_data(
-    task: Task, index: SpoolIndex, stores: Mapping[Split, Store], vocabulary: Vocabulary, seed: int
-) -> TaskData:
-    train, heldout = StreamDataset(Spool(task, vocabulary, index), seed=seed), None
-    reports: dict[Split, ReadReport] = {"train": report_of(index)}
+def _stream_data(task: Task, spool: Spool, stores: Mapping[Split, Store], seed: int) -> TaskData:
+    train, heldout = StreamDataset(spool, seed=seed), None
+    reports: dict[Split, ReadReport] = {"train": report_of(spool.index)}
     if stores:
-        examples = examples_of(task, stores, vocabulary)["heldout"]
+        examples = examples_of(task, stores, spool.vocabulary)["heldout"]
         if examples.num_examples == 0:
             raise DataError(
                 f"the held-out part of task {task.name!r} is empty: raise task.source.heldout_share or heldout_take, "

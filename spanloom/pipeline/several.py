@@ -23,7 +23,7 @@ def naming(task: Task, *, several: bool) -> Iterator[None]:
     except BadInputError as error:
         if not several:
             raise
-        where, fix = f"task {task.name!r}: {error.where}", _FLAG.sub(_as_field, error.fix)
+        where, fix = f"task {task.name!r}: {error.where}", in_fields(error.fix)
         raise BadInputError(where, error.what, fix, reason=error.reason) from error
     except DataError as error:
         if not several or repr(task.name) in str(error):
@@ -31,11 +31,12 @@ def naming(task: Task, *, several: bool) -> Iterator[None]:
         raise DataError(f"task {task.name!r}: {error}") from error
 
 
+def in_fields(text: str) -> str:
+    """A text with flags of a source as the fields that they set: one of several tasks has no flags."""
+    return _FLAG.sub(lambda flag: f"source.{flag[1].replace('-', '_')}", text)
+
+
 _FLAG = re.compile(r"--(?:task\.source\.)?(format|encoding|errors|header|heldout-share|heldout-files)\b")
-
-
-def _as_field(flag: re.Match[str]) -> str:
-    return f"source.{flag[1].replace('-', '_')}"
 
 
 def have_stores(directories: Iterable[Path]) -> bool:

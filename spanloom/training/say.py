@@ -11,6 +11,7 @@ import numpy as np
 from spanloom.optim.build import learning_rate
 from spanloom.pipeline.data import Data, in_words
 from spanloom.pipeline.facts.misfits import repeat_misfit
+from spanloom.pipeline.several import in_fields
 from spanloom.settings.compare import changes, within
 from spanloom.settings.kinds import kind_name
 from spanloom.settings.optimizer import WSD, Cosine, Linear
@@ -31,7 +32,8 @@ def say_data(display: Display, run: Run, data: Data) -> None:
     for one in data.tasks:
         for split, report in one.reports.items():
             name = "held-out" if split == "heldout" else split
-            display.say(f"data: {name} part of {one.task.name}: {report.describe()}".replace("\n", "\n  "))
+            text = report.describe() if len(data.tasks) == 1 else in_fields(report.describe())
+            display.say(f"data: {name} part of {one.task.name}: {text}".replace("\n", "\n  "))
     for one in data.tasks if len(data.tasks) > 1 else ():
         draws = one.rate * run.steps * batch_examples
         much = f"{one.train.num_examples:,} there are, {times(draws / one.train.num_examples)} epochs"
