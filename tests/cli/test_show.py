@@ -53,7 +53,9 @@ def said(words: list[str], capsys, code: int = 0) -> str:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """All but what Python keeps of a recipe that it imports."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def test_examples_and_tables_of_a_mixture(folder, capsys):

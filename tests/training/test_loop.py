@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import pytest
 from tiny_training import MODEL, events, losses, same_arrays, tiny_run, write_text
 
+from spanloom.evaluation import heldout
 from spanloom.pipeline.data import open_data
 from spanloom.settings.optimizer import Adafactor, AdamW, Constant, Factors
 from spanloom.settings.run import Checkpoints, Evaluation, Logging
 from spanloom.settings.run_layout import steps_in
 from spanloom.settings.serialize import from_json
-from spanloom.training import checkpoints, loop
-from spanloom.training import step as step_module
+from spanloom.training import checkpoints, gradients, loop
 from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
 from spanloom.training.checkpoints import restore
 from spanloom.training.divergence import DivergedError, all_finite
@@ -212,14 +212,14 @@ def test_a_held_out_batch_that_does_not_fit_is_refused_before_the_first_step(tex
 def test_one_step_without_a_number_ends_a_run_or_is_left_out_as_asked(text, tmp_path, monkeypatch, skip):
     run = run_of(text, 5, optimizer=Adafactor(skip_nan_updates=skip), checkpoint=Checkpoints(every=1, keep=9))
     third = open_data(run.resolve(), tmp_path).train.batch(2 * run.batch_size, run.batch_size)
-    whole = step_module.loss_and_metrics
+    whole = gradients.loss_and_metrics
 
     def broken(params, config, loss, batch, dropout_key):
         value, sums = whole(params, config, loss, batch, dropout_key)
         same = jnp.all(batch["encoder_input_tokens"] == third["encoder_input_tokens"])
         return value * jnp.where(same, jnp.nan, 1.0), sums
 
-    monkeypatch.setattr(step_module, "loss_and_metrics", broken)
+    monkeypatch.setattr(gradients, "loss_and_metrics", broken)
     if not skip:
         with pytest.raises(DivergedError, match="at step 3: the loss is nan"):
             train(run, tmp_path)
@@ -256,7 +256,7 @@ def test_a_damaged_checkpoint_is_never_passed_over(text, tmp_path):
 @pytest.mark.parametrize("at", [1, 3])
 def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_path, monkeypatch, at):
     """Steps 4, 8 and 10 are evaluated: the first, or the last of all, is interrupted."""
-    original, calls = loop.heldout_metrics, []
+    original, calls = heldout.heldout_metrics, []
 
     def interrupted(step, params, batches):
         calls.append(step)
@@ -264,7 +264,7 @@ def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_pat
             os.kill(os.getpid(), signal.SIGTERM)
         return original(step, params, batches)
 
-    monkeypatch.setattr(loop, "heldout_metrics", interrupted)
+    monkeypatch.setattr(heldout, "heldout_metrics", interrupted)
     finished, output = train(run_of(text, 10), tmp_path)
     assert not finished
     assert latest(tmp_path).name == {1: "4", 3: "10"}[at]
