@@ -23,6 +23,8 @@ _ARRAY = 1
 _BATCH_BYTES = 1 << 20
 _BATCH_ROWS = 1024
 _LIMIT = 2**64
+_DEEPEST = 400  # the same on every version of Python
+_TOO_DEEP = f"a list or dict of the row is nested too deeply (more than {_DEEPEST} levels)"
 
 
 class RowError(ValueError):
@@ -43,8 +45,8 @@ def pack_row(row: Mapping[str, Any]) -> bytes:
         raise RowError(f"half a character (lone surrogate {bad}) in a text of the row") from error
     except RowError:
         raise
-    except (RecursionError, ValueError) as error:  # msgpack's own limit is a ValueError
-        raise RowError("a list or dict of the row is nested too deeply (hundreds of levels)") from error
+    except (RecursionError, ValueError) as error:  # where Python's or msgpack's own limit is nearer than ours
+        raise RowError(_TOO_DEEP) from error
     return packed
 
 
@@ -87,8 +89,10 @@ def _key(key: Any) -> str:
     return key
 
 
-def _plain(value: Any, where: str) -> Any:
-    """What msgpack packs of a value, always in the same way."""
+def _plain(value: Any, where: str, depth: int = 0) -> Any:
+    """What msgpack packs of a value, always in the same way; `depth`: lists and dicts around it."""
+    if depth > _DEEPEST:
+        raise RowError(_TOO_DEEP)
     if value is None or isinstance(value, bool | float | str | bytes):
         return value
     if isinstance(value, int):
@@ -100,9 +104,9 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, np.generic):
         return _plain(value.item(), where)
     if isinstance(value, Mapping):
-        return {_key(key): _plain(value[key], f"{where}.{key}") for key in sorted(value, key=str)}
+        return {_key(key): _plain(value[key], f"{where}.{key}", depth + 1) for key in sorted(value, key=str)}
     if isinstance(value, list | tuple):
-        return [_plain(one, where) for one in value]
+        return [_plain(one, where, depth + 1) for one in value]
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, decimal.Decimal | datetime.timedelta):

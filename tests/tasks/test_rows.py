@@ -95,7 +95,7 @@ def test_documents_become_rows():
     assert rows_of(found) is found
 
 
-@pytest.mark.parametrize("depth", [300, 505, 600, 2000, 50_000])
+@pytest.mark.parametrize("depth", [300, 402, 600, 2000, 50_000])
 def test_rows_that_are_nested_too_deeply_are_refused_and_others_come_back(depth):
     value = None
     for _ in range(depth):
