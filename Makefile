@@ -1,5 +1,5 @@
 # make quickstart   set up .venv and train a small byte model on the documentation inside this Python, or show it again
-# make test         set up .venv and run the tests that need nothing but the core and pytest
+# make test         set up .venv and run the tests that need nothing but the core and pytest, in under ten minutes
 # make check        everything CI runs: lint, types, all tests, parity with torch and transformers, newer Pythons
 # make check-all    that, and what takes long
 # make bench        the benchmarks: a training step beside transformers; data, mixing, packing, loading, the command
@@ -15,7 +15,7 @@ quickstart: $(VENV)/.core
 	$(VENV)/bin/spanloom train $(if $(wildcard runs/quickstart/run.json),runs/quickstart,quickstart)
 
 test: $(VENV)/.dev
-	$(PY) -m pytest -q -n 2 -m "not slow and not parity" $(PYTEST_FLAGS)
+	$(PY) -m pytest -q -n 2 -m "not slow and not long and not parity and not golden" $(PYTEST_FLAGS)
 
 check: $(VENV)/.parity
 	$(PY) scripts/check.py

@@ -1,7 +1,38 @@
 """Settings shared by all tests: CPU only, no network, quiet logs."""
 
 import os
+from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+LONG = (
+    "cli/test_changed_data.py",
+    "cli/test_closing.py",
+    "cli/test_end_to_end.py",
+    "cli/test_objectives.py",
+    "cli/test_preprocessors.py",
+    "model/test_own_case.py",
+    "model/test_t5.py",
+    "optim/test_train_trajectory.py",
+    "pipeline/spool/test_spool.py",
+    "pipeline/test_build_workers.py",
+    "pipeline/test_shared_build.py",
+    "recipes/test_six_languages.py",
+    "test_benchmarks.py",
+    "test_readme.py",
+    "training/test_mixture.py",
+    "training/test_resume.py",
+    "training/test_streams.py",
+)
+"""Files that compile, train and kill for half a minute and more: `make test`, which is to take ten, leaves them out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).as_posix() in LONG:
+            item.add_marker(pytest.mark.long)
