@@ -13,8 +13,8 @@ from spanloom.tasks.heldout import Split
 _END = b"\xff"  # which no UTF-8 has
 _HASHED = 256  # documents hashed at a time: enough for short ones, few enough for long ones
 _COUNTED = 2**20  # bytes counted at a time: of a document of hundreds of megabytes there should be no copy
-_NO_CHARACTER = bytes([*range(0x80, 0xC0), *_END])
-"""Bytes that begin no character of UTF-8."""
+_LAST_INSIDE = -65
+"""Bytes that go on with a character of UTF-8 are 0x80 to 0xBF: as int8, -128 to this."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,7 @@ class Group:
 
     def characters(self) -> int:
         """Characters of the text."""
-        return sum(
-            len(joined[start : start + _COUNTED].translate(None, _NO_CHARACTER))
-            for joined in self._joined()
-            for start in range(0, len(joined), _COUNTED)
-        )
+        return sum(map(_characters, self._joined()))
 
     def _joined(self) -> Iterator[bytes]:
         for field in sorted(self.documents):
@@ -122,3 +118,10 @@ def groups_of(parts: Iterable[tuple[Split, Documents]], shard_bytes: int) -> Ite
         yield from collectors[split].add(documents)
     for collector in collectors.values():
         yield from collector.end()
+
+
+def _characters(joined: bytes) -> int:
+    """Characters of texts in UTF-8 with _END between them, looked at a piece at a time."""
+    bytes_K = np.frombuffer(joined, np.int8)
+    pieces = (bytes_K[start : start + _COUNTED] for start in range(0, len(bytes_K), _COUNTED))
+    return sum(int(np.count_nonzero(piece > _LAST_INSIDE)) for piece in pieces) - joined.count(_END)
