@@ -9,7 +9,7 @@ from spanloom.pipeline.batches import Batch, fill_batch, join_batches, to_batch
 from spanloom.pipeline.drawn import Drawn, tokens_of
 from spanloom.pipeline.examples import Examples
 from spanloom.pipeline.order import Order, TrainingOrder, heldout_noise_keys
-from spanloom.pipeline.positions import WHOLE, Position, Share
+from spanloom.pipeline.positions import OneEach, Position
 from spanloom.pipeline.shards import Ragged
 from spanloom.pipeline.store import Store
 
@@ -40,7 +40,7 @@ class DrawnExample(TextExample):
     """What decides its noise."""
 
 
-class Dataset:
+class Dataset(OneEach):
     """Numbered examples of one part of the data, as batches. It has no state: every answer follows from arguments."""
 
     is_stream = False
@@ -77,24 +77,8 @@ class Dataset:
         """Tokens of a decoder row."""
         return self.examples.targets_length
 
-    examples_per_row = 1.0
-    """Rows are not shared."""
     num_draws: int | None = None
     """The order has no end."""
-
-    @property
-    def start(self) -> Position:
-        """Before the first row."""
-        return {"examples": 0}
-
-    def take(self, position: Position, batch_size: int, share: Share = WHOLE) -> tuple[Batch, Position]:
-        """See `spanloom.pipeline.positions.TrainingRows`; rows as `batch` gives them."""
-        first, stop = share.rows(batch_size)
-        return self.batch(position["examples"] + first, stop - first), self.skip(position, batch_size)
-
-    def skip(self, position: Position, rows: int) -> Position:
-        """The position so many rows later."""
-        return {"examples": position["examples"] + rows}
 
     def first_draw(self, position: Position) -> int:
         """The first draw that whoever goes on from a position may look at."""
@@ -137,32 +121,22 @@ class Dataset:
         """The examples that `batch` has for the same arguments, without padding and with what they are made of."""
         epochs_N, examples_N = self._order.draws(first_example, count)
         keys_N = self._order.noise_keys(epochs_N, examples_N)
-        block = self.examples.make(examples_N, keys_N)
-        return [
-            DrawnExample(
-                raw=self.examples.raw(example),
-                inputs=block.inputs[row, : block.input_lengths[row]],
-                targets=block.targets[row, : block.target_lengths[row]],
-                number=example,
-                epoch=int(epochs_N[row]),
-                key=int(keys_N[row]),
-            )
-            for row, example in enumerate(examples_N.tolist())
-        ]
+        numbers = zip(examples_N.tolist(), epochs_N.tolist(), keys_N.tolist(), strict=True)
+        texts = self._texts(examples_N, keys_N)
+        return [DrawnExample(*text, *three) for text, three in zip(texts, numbers, strict=True)]
 
     def text_examples(self, count: int) -> list[TextExample]:
         """`count` examples spread evenly over the part (fewer if it has fewer), with the noise of `eval_batches`."""
         count = min(count, self.num_examples)
         examples_N = np.arange(count) * self.num_examples // max(count, 1)
-        block = self.examples.make(examples_N, heldout_noise_keys(examples_N))
-        return [
-            TextExample(
-                raw=self.examples.raw(example),
-                inputs=block.inputs[row, : block.input_lengths[row]],
-                targets=block.targets[row, : block.target_lengths[row]],
-            )
-            for row, example in enumerate(examples_N.tolist())
-        ]
+        return [TextExample(*text) for text in self._texts(examples_N, heldout_noise_keys(examples_N))]
+
+    def _texts(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """(raw, inputs, targets) of each example, without padding."""
+        block = self.examples.make(examples_N, keys_N)
+        for row, example in enumerate(examples_N.tolist()):
+            inputs, targets = block.inputs[row], block.targets[row]
+            yield self.examples.raw(example), inputs[: block.input_lengths[row]], targets[: block.target_lengths[row]]
 
     def _make(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Batch:
         blocks = [slice(start, start + _BLOCK) for start in range(0, max(len(examples_N), 1), _BLOCK)]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spanloom.pipeline.examples import Examples
+from spanloom.pipeline.positions import Sizes
 from spanloom.pipeline.shards import Ragged, ragged
 
 Int64Array = npt.NDArray[np.int64]
@@ -62,24 +63,8 @@ def put(drawn: Drawn, rows_M: npt.NDArray[np.integer], part: Drawn) -> None:
     drawn.starts[rows_M] = part.starts
 
 
-class Draws(Protocol):
+class Draws(Sizes, Protocol):
     """An endless order of examples, or one that ends."""
-
-    @property
-    def inputs_length(self) -> int:
-        """Tokens of the longest inputs."""
-
-    @property
-    def targets_length(self) -> int:
-        """Tokens of the longest targets."""
-
-    @property
-    def num_examples(self) -> int:
-        """Examples that there are, each counted once."""
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether there are more than `num_examples`, and nobody knows how many."""
 
     @property
     def num_draws(self) -> int | None:

@@ -11,13 +11,13 @@ from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.drawn import DrawBlocks, Drawn, empty_drawn, put, tokens_of
 from spanloom.pipeline.mixing_plan import MixingPlan
 from spanloom.pipeline.packed_rows import encoder_decoder_rows
-from spanloom.pipeline.positions import WHOLE, Position, Share
+from spanloom.pipeline.positions import OneEach, Position
 from spanloom.pipeline.shards import Ragged
 
 _BLOCK = 4096  # draws found at a time: many for each of hundreds of tasks
 
 
-class MixedDataset:
+class MixedDataset(OneEach):
     """Draws of a mixture as batches. It has no state: every answer follows from arguments."""
 
     def __init__(self, parts: Sequence[Dataset], plan: MixingPlan):
@@ -27,9 +27,6 @@ class MixedDataset:
         self._found = DrawBlocks(self, _BLOCK)
         self.inputs_length = max(part.inputs_length for part in parts)
         self.targets_length = max(part.targets_length for part in parts)
-
-    examples_per_row = 1.0
-    """Rows are not shared."""
 
     @property
     def is_stream(self) -> bool:
@@ -52,20 +49,6 @@ class MixedDataset:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MixedDataset, (self._parts, self.plan)
-
-    @property
-    def start(self) -> Position:
-        """Before the first row."""
-        return {"examples": 0}
-
-    def take(self, position: Position, batch_size: int, share: Share = WHOLE) -> tuple[Batch, Position]:
-        """See `spanloom.pipeline.positions.TrainingRows`; rows as `batch` gives them."""
-        first, stop = share.rows(batch_size)
-        return self.batch(position["examples"] + first, stop - first), self.skip(position, batch_size)
-
-    def skip(self, position: Position, rows: int) -> Position:
-        """The position so many rows later."""
-        return {"examples": position["examples"] + rows}
 
     def find(self, first: int, count: int) -> Drawn:
         """Draws first..first + count - 1, each found in its task's own endless order; none made yet."""

@@ -32,12 +32,8 @@ WHOLE = Share()
 """One host makes all rows."""
 
 
-class TrainingRows(Protocol):
-    """What a run trains on: an endless sequence of rows, from any position on, with nothing to remember."""
-
-    @property
-    def start(self) -> Position:
-        """Before the first row."""
+class Sizes(Protocol):
+    """How long the longest examples are, and how many there are."""
 
     @property
     def inputs_length(self) -> int:
@@ -55,6 +51,14 @@ class TrainingRows(Protocol):
     def is_stream(self) -> bool:
         """Whether there are more than `num_examples`, and nobody knows how many."""
 
+
+class TrainingRows(Sizes, Protocol):
+    """What a run trains on: an endless sequence of rows, from any position on, with nothing to remember."""
+
+    @property
+    def start(self) -> Position:
+        """Before the first row."""
+
     @property
     def examples_per_row(self) -> float:
         """Examples that share a row, on the mean."""
@@ -71,3 +75,28 @@ class TrainingRows(Protocol):
 
     def first_draw(self, position: Position) -> int:
         """The first draw that whoever goes on from a position may look at: not after that of its first row."""
+
+
+class OneEach:
+    """Rows of one example each, so that the draws taken are the position: what data sets that are not packed share."""
+
+    examples_per_row = 1.0
+    """Rows are not shared."""
+
+    @property
+    def start(self) -> Position:
+        """Before the first row."""
+        return {"examples": 0}
+
+    def take(self, position: Position, batch_size: int, share: Share = WHOLE) -> tuple[Batch, Position]:
+        """See `TrainingRows`; rows as `batch` gives them."""
+        first, stop = share.rows(batch_size)
+        return self.batch(position["examples"] + first, stop - first), self.skip(position, batch_size)
+
+    def skip(self, position: Position, rows: int) -> Position:
+        """The position so many rows later."""
+        return {"examples": position["examples"] + rows}
+
+    def batch(self, first_example: int, batch_size: int) -> Batch:
+        """Draws first_example..first_example + batch_size - 1, one a row."""
+        raise NotImplementedError

@@ -40,7 +40,8 @@ def rows_of(run: Run, parts: Mapping[str, Dataset], resumption: Resumption | Non
         # of a stream that went on only what is near is still there
         measured = resumption.position["window"] if resumption is not None and draws.is_stream else 0
         rows = PackedRows(draws, slots, run.packing.max_segments, earlier_slots(eras), measured)
-    _check_end(run, draws.num_draws, rows.examples_per_row)
+    if draws.num_draws is not None:
+        _check_end(run, draws.num_draws, rows.examples_per_row)
     return rows, eras
 
 
@@ -104,10 +105,10 @@ def _slots(packing: Packed, parts: Mapping[str, Dataset]) -> tuple[int, int]:
     return slots[0], slots[1]
 
 
-def _check_end(run: Run, num_draws: int | None, examples_per_row: float) -> None:
+def _check_end(run: Run, num_draws: int, examples_per_row: float) -> None:
     """Raises DataError where the data end before the run does; of packed rows, where they surely do."""
     taken = run.steps * run.batch_size * examples_per_row
-    if num_draws is not None and num_draws < taken * (1.0 if examples_per_row == 1.0 else 0.98):
+    if num_draws < taken * (1.0 if examples_per_row == 1.0 else 0.98):
         steps = int(num_draws / examples_per_row) // run.batch_size
         raise DataError(
             f"the mixture {run.task.name!r} ends after {num_draws:,} examples, when its epochs are used up, and "

@@ -40,7 +40,7 @@ def resolve(run: Run) -> Run:
         schedule = replace(schedule, decay_steps=run.steps)
     evaluation = run.eval
     if evaluation.batch_size is None:
-        evaluation = replace(evaluation, batch_size=run.microbatch_size or run.batch_size)
+        evaluation = replace(evaluation, batch_size=run.at_a_time)
     return replace(run, task=map_tasks(run.task, _with_separator), schedule=schedule, eval=evaluation)
 
 

@@ -138,9 +138,14 @@ class Run:
         return tasks_of(self.task)
 
     @property
+    def at_a_time(self) -> int:
+        """Sequences whose gradients are computed at a time."""
+        return self.microbatch_size or self.batch_size
+
+    @property
     def microbatches(self) -> int:
         """Parts of a batch whose gradients are computed one after another."""
-        return 1 if self.microbatch_size is None else self.batch_size // self.microbatch_size
+        return self.batch_size // self.at_a_time
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -29,14 +29,13 @@ def check_fits(compiled: jax.stages.Compiled, run: Run, available: int | None) -
     stays, passes = _needs(compiled)
     if available is None or stays + passes <= available:
         return
-    at_a_time = run.microbatch_size or run.batch_size
-    sequences = _sequences(at_a_time, stays, passes, available)
+    sequences = _sequences(run.at_a_time, stays, passes, available)
     ways = [_smaller(run, sequences)] if sequences else []
     if run.model.dtype != "bfloat16":
         ways.append("--model.dtype bfloat16")
     ways += ["shorter inputs", "a smaller --model", "a machine with more memory"]
     raise DoesNotFitError(
-        f"a step of {at_a_time} sequences takes {(stays + passes) / _GB:.1f} GB ({stays / _GB:.1f} of it for "
+        f"a step of {run.at_a_time} sequences takes {(stays + passes) / _GB:.1f} GB ({stays / _GB:.1f} of it for "
         f"weights and optimizer), and there are {available / _GB:.1f} GB. What helps: {'; '.join(ways)}"
     )
 
@@ -52,7 +51,7 @@ def check_heldout(
 ) -> None:
     """Likewise for a held-out batch, if it has more sequences than a training step takes at a time, which fit."""
     batch_size = run.eval.batch_size or run.batch_size
-    if not parts or batch_size <= (run.microbatch_size or run.batch_size):
+    if not parts or batch_size <= run.at_a_time:
         return
     widest = max(parts, key=lambda part: part.inputs_length + part.targets_length)
     (rows,) = widest.eval_batches(batch_size, 1)
@@ -68,8 +67,8 @@ def check_heldout_fits(
     stays += sum(array.nbytes for array in beside)
     if available is None or stays + passes <= available:
         return
-    asked, at_a_time = run.eval.batch_size or run.batch_size, run.microbatch_size or run.batch_size
-    sequences = max(at_a_time, _sequences(asked, stays, passes, available))  # a training batch was found to fit
+    asked = run.eval.batch_size or run.batch_size
+    sequences = max(run.at_a_time, _sequences(asked, stays, passes, available))  # a training batch was found to fit
     raise DoesNotFitError(
         f"a held-out batch of {asked} sequences takes {(stays + passes) / _GB:.1f} GB ({stays / _GB:.1f} of it for "
         f"weights and optimizer), and there are {available / _GB:.1f} GB. What helps: --eval.batch-size {sequences}"
