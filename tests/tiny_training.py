@@ -7,6 +7,7 @@ until its standard input ends or a signal does it.
 """
 
 import dataclasses
+import io
 import json
 import os
 import random
@@ -54,6 +55,16 @@ def tiny_run(text: Path, steps: int, **changes: Any) -> Run:
     return dataclasses.replace(run, **changes)
 
 
+def train(run: Run, directory: Path, **options: Any) -> str:
+    """Trains to the last step in this process; what was said."""
+    from spanloom.training import loop
+    from spanloom.training.progress import PlainDisplay
+
+    stream = io.StringIO()
+    assert loop.train(run, directory, display=PlainDisplay(stream), **options)
+    return stream.getvalue()
+
+
 def write_text(path: Path, lines: int = 300, seed: int = 0) -> Path:
     words = WORDS.split(" ")
     draw = random.Random(seed)
@@ -63,8 +74,6 @@ def write_text(path: Path, lines: int = 300, seed: int = 0) -> Path:
 
 def write_vocabulary(path: Path, pieces: int = 40) -> Path:
     """A SentencePiece model of the words above."""
-    import io
-
     import sentencepiece
 
     model = io.BytesIO()

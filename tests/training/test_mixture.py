@@ -1,12 +1,11 @@
 """A run that learns from several tasks at once."""
 
 import dataclasses
-import io
 from statistics import fmean
 
 import jax
 import pytest
-from tiny_training import MODEL, events, losses, tiny_run, write_text
+from tiny_training import MODEL, events, losses, tiny_run, train, write_text
 
 from spanloom.pipeline.examples import DataError
 from spanloom.pipeline.packing import WINDOW
@@ -15,10 +14,8 @@ from spanloom.settings.objectives import Supervised
 from spanloom.settings.packing import Packed, Unpacked
 from spanloom.settings.run import Checkpoints, Evaluation
 from spanloom.settings.task import PairFiles, Task
-from spanloom.training import loop
 from spanloom.training.checkpoint_paths import latest
 from spanloom.training.facts import read_facts
-from spanloom.training.progress import PlainDisplay
 from spanloom.training.same_data import ChangedDataError
 
 
@@ -48,12 +45,6 @@ def mixed(tmp_path):
         checkpoint=Checkpoints(every=4),
         eval=Evaluation(every=4, max_batches=2),
     )
-
-
-def train(run, directory, **options):
-    stream = io.StringIO()
-    assert loop.train(run, directory, display=PlainDisplay(stream), **options)
-    return stream.getvalue()
 
 
 def test_resuming_gives_the_same_losses_and_each_task_has_its_own_heldout_loss(mixed, tmp_path):

@@ -1,12 +1,11 @@
 """A run whose examples share rows."""
 
 import dataclasses
-import io
 
 import jax
 import numpy as np
 import pytest
-from tiny_training import MODEL, events, losses, tiny_run, write_text
+from tiny_training import MODEL, events, losses, tiny_run, train, write_text
 
 from spanloom.model.loss import loss_and_metrics
 from spanloom.model.params import declare, initialize
@@ -17,10 +16,8 @@ from spanloom.settings.objectives import Supervised
 from spanloom.settings.packing import Packed, Unpacked
 from spanloom.settings.run import Checkpoints, Evaluation, Loading, Loss
 from spanloom.settings.task import PairFiles, Task
-from spanloom.training import loop
 from spanloom.training.checkpoint_paths import latest
 from spanloom.training.facts import read_facts
-from spanloom.training.progress import PlainDisplay
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,12 +43,6 @@ def packed(tmp_path):
         checkpoint=Checkpoints(every=4),
         eval=Evaluation(every=4, max_batches=2),
     )
-
-
-def train(run, directory, **options):
-    stream = io.StringIO()
-    assert loop.train(run, directory, display=PlainDisplay(stream), **options)
-    return stream.getvalue()
 
 
 def test_resuming_gives_the_same_losses_with_any_number_of_workers(packed, tmp_path):
