@@ -33,6 +33,7 @@ _NOT_BELOW_0 = (
     "optimizer.epsilon2",
     "optimizer.min_dim_size_to_factor",
     "schedule.min_learning_rate",
+    "stopping.min_improvement",
 )
 _BELOW_1 = ("optimizer.beta1", "optimizer.beta2")
 

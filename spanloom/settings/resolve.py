@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from spanloom.settings.mixture import Mixture, map_tasks
+from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.objective_problems import objective_problems
 from spanloom.settings.objectives import FullLM, Supervised, TokenStream, separator_of
 from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear, Rsqrt, factor_problems
@@ -41,6 +42,7 @@ def resolve(run: Run) -> Run:
     evaluation = run.eval
     if evaluation.batch_size is None:
         evaluation = replace(evaluation, batch_size=run.at_a_time)
+    evaluation = replace(evaluation, also=tuple(map(_with_separator, evaluation.also)))
     return replace(run, task=map_tasks(run.task, _with_separator), schedule=schedule, eval=evaluation)
 
 
@@ -82,14 +84,27 @@ def _problems(run: Run) -> Iterator[str]:
     for task in run.tasks:
         where = f"in {task.name!r}, " if isinstance(run.task, Mixture) else ""
         yield from (where + problem for problem in _task_problems(task))
+    yield from _watched_problems(run)
     yield from _schedule_problems(run)
+
+
+def _watched_problems(run: Run) -> Iterator[str]:
+    """Of the tasks that are measured but not learnt, and of the one that tells which checkpoint is the best."""
+    for task in run.eval.also:
+        yield from (f"in {task.name!r} of eval.also, {problem}" for problem in _task_problems(task))
+        if run.tasks and task.vocabulary != run.vocabulary:
+            yield f"task {task.name!r} of eval.also has another vocabulary than the run's, whose model cannot read it"
+    known = list(dict.fromkeys(task.name for task in (*run.tasks, *run.eval.also)))
+    if run.checkpoint.best_task is not None and run.checkpoint.best_task not in known:
+        hint = did_you_mean(run.checkpoint.best_task, known)
+        yield f"checkpoint.best_task is {run.checkpoint.best_task!r}, which is no task of this run{hint}"
 
 
 def _numbers(run: Run) -> Iterator[str]:
     yield from _at_least(1, run, "batch_size", "checkpoint.every", "checkpoint.keep", "eval.every", "log.every")
     yield from _at_least(0, run, "steps", "seed", "checkpoint.keep_best", "checkpoint.keep_every", "eval.max_batches")
-    yield from _at_least(0, run, "after.fills", "loading.workers")
-    yield from _at_least(1, run, "loading.ahead")
+    yield from _at_least(0, run, "after.fills", "loading.workers", "stopping.patience", "follow.rewarm_steps")
+    yield from _at_least(1, run, "loading.ahead", "stopping.most_skipped")
     if run.eval.batch_size is not None:
         yield from _at_least(1, run, "eval.batch_size")
     if not 0 <= run.loss.label_smoothing < 1:
@@ -138,7 +153,7 @@ def _at_least(least: int, settings: Any, *fields: str, where: str = "") -> Itera
 
 
 def _names(run: Run) -> Iterator[str]:
-    tasks = [("task.name", task.name) for task in run.tasks]
+    tasks = [("task.name", task.name) for task in (*run.tasks, *run.eval.also)]
     for field, name in [("name", run.name), ("task.name", run.task.name), *tasks]:
         if not name or "/" in name or "\\" in name or name.startswith("."):
             yield f"{field} is {name!r}: it names files, so it must not be empty, hold a slash or begin with a dot"

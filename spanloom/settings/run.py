@@ -3,10 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from spanloom.settings.follow import Follow
 from spanloom.settings.mixture import Mixture, tasks_of
 from spanloom.settings.model import Model
 from spanloom.settings.optimizer import Adafactor, Optimizer, Rsqrt, Schedule
 from spanloom.settings.packing import Packing, Unpacked
+from spanloom.settings.stopping import Stopping
 from spanloom.settings.task import Task
 from spanloom.settings.vocabulary import Vocabulary
 
@@ -46,6 +48,9 @@ class Checkpoints:
     """Latest checkpoints kept."""
     keep_best: int = 1
     """Checkpoints kept for the lowest held-out loss."""
+    best_task: str | None = None
+    """Task whose held-out loss tells which checkpoint is the best, and ends a run early (see --stopping); unset: the
+    mean of all tasks that are learnt."""
     keep_every: int = 0
     """Also keep every checkpoint whose step is a multiple of this; 0: none."""
 
@@ -60,6 +65,9 @@ class Evaluation:
     """At most this many held-out batches; 0: all."""
     batch_size: int | None = None
     """Sequences in a held-out batch; unset: those of a training batch, or of a microbatch."""
+    also: tuple[Task, ...] = ()
+    """Tasks whose held-out parts are measured beside the run's own, though nothing is learnt from them. Stages have
+    those of one another here."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,8 @@ class Run:
     """Seed of initialisation, data order, noise and dropout."""
     start: str | None = None
     """Checkpoint or Hugging Face folder to start from; unset: random weights."""
+    follow: Follow = field(default_factory=Follow)
+    """What is taken over from there beside the weights."""
     out: str | None = None
     """Directory the run writes; the same command with the same directory goes on where it stopped.
     Unset: runs/ and the name of the recipe."""
@@ -127,6 +137,8 @@ class Run:
     """Saving."""
     eval: Evaluation = field(default_factory=Evaluation)
     """Held-out evaluation."""
+    stopping: Stopping = field(default_factory=Stopping)
+    """Ending early."""
     log: Logging = field(default_factory=Logging)
     """Logging."""
     after: After = field(default_factory=After)
