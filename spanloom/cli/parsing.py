@@ -15,6 +15,7 @@ from spanloom.cli.tokens import Flag, split
 from spanloom.settings.kinds import parts
 from spanloom.settings.nearest import did_you_mean, nearest
 from spanloom.settings.run import Run
+from spanloom.settings.weights import NO_FLOAT16
 
 T = TypeVar("T")
 
@@ -106,7 +107,8 @@ def _misfit(value: str, hint: Any) -> str | None:
         return None if None in wanted else " or ".join(dict.fromkeys(map(str, wanted)))
     if origin is Literal:
         choices = [str(choice) for choice in args]
-        return None if value in choices else f"one of {', '.join(choices)}{_near(value, choices)}"
+        why = f" ({NO_FLOAT16})" if value == "float16" else _near(value, choices)
+        return None if value in choices else f"one of {', '.join(choices)}{why}"
     if hint is type(None):
         return None if value == "None" else "None"
     if hint is bool:

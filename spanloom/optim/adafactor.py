@@ -14,6 +14,7 @@ import optax
 
 from spanloom.model.params import flatten
 from spanloom.optim.clipping import clip_scale
+from spanloom.optim.decay import decay_mask
 from spanloom.optim.factoring import STANDARD_RULES, Factoring, Rule, Spec, by_rules, by_size, inner_dims
 from spanloom.optim.schedules import Curve
 from spanloom.settings.optimizer import Adafactor
@@ -60,6 +61,7 @@ def adafactor(
     settings ask (see `spanloom.optim.factoring`).
     """
     layout = {name: factoring(settings, spec, name, rules) for name, spec in flatten(specs).items()}
+    decays = flatten(decay_mask(settings.decayed, specs))
 
     def init(params: Any) -> AdafactorState:
         return _initial_state(settings, layout, flatten(params))
@@ -74,7 +76,7 @@ def adafactor(
         slots = {name: _slots_of(state, name) for name in weights}
         moved = {
             name: _update_parameter(
-                settings, layout[name], rate, beta2, clip, gradients[name], weights[name], slots[name]
+                settings, layout[name], decays[name], rate, beta2, clip, gradients[name], weights[name], slots[name]
             )
             for name in weights
         }
@@ -138,6 +140,7 @@ def _collect(count: jax.Array, slots: Mapping[str, Mapping[str, jax.Array]]) -> 
 def _update_parameter(
     settings: Adafactor,
     how: Factoring,
+    decays: bool,
     rate: jax.Array,
     beta2: jax.Array,
     clip: jax.Array | None,
@@ -167,7 +170,7 @@ def _update_parameter(
     if settings.beta1 is not None:
         step = new["m"] = settings.beta1 * slots["m"] + (1 - settings.beta1) * step
     update = -step
-    decay = _weight_decay(settings, rate)
+    decay = _weight_decay(settings, rate) if decays else None
     if decay is not None:
         update = update - decay * weights
     if settings.skip_nan_updates:

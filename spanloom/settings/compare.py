@@ -37,7 +37,13 @@ WEIGHTS = (
 )
 """Fields that decide the shapes of the weights."""
 
-OPTIMIZER_STATE = ("optimizer.factored", "optimizer.min_dim_size_to_factor", "optimizer.factor_rules")
+OPTIMIZER_STATE = (
+    "optimizer.factored",
+    "optimizer.min_dim_size_to_factor",
+    "optimizer.factor_rules",
+    "weights.dtype",
+    "weights.rounding",
+)
 """Fields that decide the shapes of the optimizer's state."""
 
 PLACE = ("packing",)
@@ -46,6 +52,7 @@ PLACE = ("packing",)
 DEPENDS = {
     "optimizer": lambda old, new: True,  # another kind
     "optimizer.beta1": lambda old, new: (old is None) != (new is None),  # Adafactor keeps momentum, or none
+    "weights.ema_decay": lambda old, new: (old is None) != (new is None),  # an average is kept, or none
     "model.activations": lambda old, new: len(old) != len(new),  # gated or not
 }
 """Fields that decide shapes with some values, and with others must be accepted by name: whether they do."""

@@ -35,6 +35,9 @@ class Adafactor:
     """Largest parameter scale."""
     weight_decay: float | None = None
     """Decay a step, not multiplied by the learning rate."""
+    decayed: tuple[str, ...] = ("all",)
+    """What decays: matrices, all, or parameters by name (* is any letters); with ! before it what does not; of several
+    that match a parameter the last decides."""
     weight_decay_lr_exponent: float | None = None
     """If set, decay is multiplied by learning_rate ^ exponent."""
     global_norm_clip: float | None = None
@@ -58,7 +61,10 @@ class AdamW:
     epsilon: float = 1e-8
     """Added to the root of the second moment."""
     weight_decay: float = 0.0
-    """Decoupled decay, multiplied by the learning rate; matrices only."""
+    """Decoupled decay, multiplied by the learning rate."""
+    decayed: tuple[str, ...] = ("matrices",)
+    """What decays: matrices, all, or parameters by name (* is any letters); with ! before it what does not; of several
+    that match a parameter the last decides."""
     global_norm_clip: float | None = 1.0
     """Clip the gradient to this global norm first; None: do not."""
 
@@ -76,14 +82,90 @@ class AdamWRMS:
     epsilon: float = 1e-6
     """Added to the root of the second moment."""
     weight_decay: float = 0.0
-    """Decoupled decay, multiplied by the learning rate; matrices only."""
+    """Decoupled decay, multiplied by the learning rate."""
+    decayed: tuple[str, ...] = ("matrices",)
+    """What decays: matrices, all, or parameters by name (* is any letters); with ! before it what does not; of several
+    that match a parameter the last decides."""
     min_scale: float = 1e-3
     """Least parameter RMS."""
     global_norm_clip: float | None = 1.0
     """Clip the gradient to this global norm first; None: do not."""
 
 
-Optimizer = Adafactor | AdamW | AdamWRMS
+@dataclass(frozen=True)
+class Lion:
+    """Lion: the sign of a momentum (Chen et al. 2023); half of AdamW's memory."""
+
+    learning_rate: float = 1e-4
+    """Base learning rate, which is how far each weight moves a step; a third to a tenth of AdamW's."""
+    beta1: float = 0.9
+    """Share of the momentum in what the sign is taken of."""
+    beta2: float = 0.99
+    """Decay of the momentum."""
+    weight_decay: float = 0.0
+    """Decoupled decay, multiplied by the learning rate; three to ten times AdamW's."""
+    decayed: tuple[str, ...] = ("matrices",)
+    """What decays: matrices, all, or parameters by name (* is any letters); with ! before it what does not; of several
+    that match a parameter the last decides."""
+    global_norm_clip: float | None = 1.0
+    """Clip the gradient to this global norm first; None: do not."""
+
+
+@dataclass(frozen=True)
+class Muon:
+    """Muon (Jordan 2024): the layers' matrices move by an orthogonal matrix near their momentum, each layer's by its
+    own; embeddings, head, norms and position tables by AdamW."""
+
+    learning_rate: float = 1e-3
+    """Base learning rate of both: steps of matrices are scaled to be as large as AdamW's."""
+    momentum: float = 0.95
+    """Decay of the matrices' momentum."""
+    nesterov: bool = True
+    """Look ahead: add the gradient itself to the momentum once more."""
+    newton_schulz_steps: int = 5
+    """Iterations that make the momentum orthogonal."""
+    update_rms: float = 0.2
+    """RMS of a matrix's step at learning rate 1; 0.2 is about AdamW's (Liu et al. 2025)."""
+    beta1: float = 0.9
+    """AdamW's decay of the first moment."""
+    beta2: float = 0.95
+    """AdamW's decay of the second moment."""
+    epsilon: float = 1e-8
+    """Added to AdamW's root of the second moment."""
+    weight_decay: float = 0.0
+    """Decoupled decay, multiplied by the learning rate."""
+    decayed: tuple[str, ...] = ("matrices",)
+    """What decays: matrices, all, or parameters by name (* is any letters); with ! before it what does not; of several
+    that match a parameter the last decides."""
+    global_norm_clip: float | None = 1.0
+    """Clip the gradient to this global norm first; None: do not."""
+
+
+@dataclass(frozen=True)
+class ScheduleFree:
+    """Schedule-free AdamW (Defazio et al. 2024): averages the weights in place of lowering the rate; wants the schedule
+    constant, with a warm-up. Evaluated, exported and kept as the model are the averaged weights."""
+
+    learning_rate: float = 2.5e-3
+    """Base learning rate; one to ten times AdamW's with a schedule."""
+    beta1: float = 0.9
+    """Share of the averaged weights in those that gradients are taken at; 0.95 or 0.98 for long runs."""
+    beta2: float = 0.999
+    """Decay of the second moment."""
+    epsilon: float = 1e-8
+    """Added to the root of the second moment."""
+    weight_decay: float = 0.0
+    """Decoupled decay, multiplied by the learning rate."""
+    decayed: tuple[str, ...] = ("matrices",)
+    """What decays: matrices, all, or parameters by name (* is any letters); with ! before it what does not; of several
+    that match a parameter the last decides."""
+    weight_power: float = 2.0
+    """A step counts in the average by the highest learning rate so far, to this power."""
+    global_norm_clip: float | None = 1.0
+    """Clip the gradient to this global norm first; None: do not."""
+
+
+Optimizer = Adafactor | AdamW | AdamWRMS | Lion | Muon | ScheduleFree
 
 
 @dataclass(frozen=True)

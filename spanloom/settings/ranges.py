@@ -24,6 +24,8 @@ _ABOVE_0 = (
     "optimizer.global_norm_clip",
     "optimizer.max_parameter_scale",
     "optimizer.min_scale",
+    "optimizer.update_rms",
+    "optimizer.newton_schulz_steps",
 )
 _NOT_BELOW_0 = (
     "loss.z_loss",
@@ -32,10 +34,12 @@ _NOT_BELOW_0 = (
     "optimizer.epsilon1",
     "optimizer.epsilon2",
     "optimizer.min_dim_size_to_factor",
+    "optimizer.weight_power",
+    "log.parameters",
     "schedule.min_learning_rate",
     "stopping.min_improvement",
 )
-_BELOW_1 = ("optimizer.beta1", "optimizer.beta2")
+_BELOW_1 = ("optimizer.beta1", "optimizer.beta2", "optimizer.momentum", "weights.ema_decay")
 
 
 def number_problems(run: Run) -> Iterator[str]:

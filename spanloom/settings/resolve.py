@@ -13,6 +13,7 @@ from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.objective_problems import objective_problems
 from spanloom.settings.objectives import FullLM, Supervised, TokenStream, separator_of
 from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear, Rsqrt, factor_problems
+from spanloom.settings.optimizer_problems import optimizer_problems
 from spanloom.settings.packing import Packed
 from spanloom.settings.ranges import number_problems
 from spanloom.settings.run import Run
@@ -86,6 +87,7 @@ def _problems(run: Run) -> Iterator[str]:
         yield from (where + problem for problem in _task_problems(task))
     yield from _watched_problems(run)
     yield from _schedule_problems(run)
+    yield from optimizer_problems(run)
 
 
 def _watched_problems(run: Run) -> Iterator[str]:

@@ -11,6 +11,7 @@ from spanloom.settings.packing import Packing, Unpacked
 from spanloom.settings.stopping import Stopping
 from spanloom.settings.task import Task
 from spanloom.settings.vocabulary import Vocabulary
+from spanloom.settings.weights import Weights
 
 Normalizer = Literal["sum", "real_tokens", "all_tokens", "sequences"] | float
 
@@ -78,6 +79,8 @@ class Logging:
     """Steps between training lines in metrics.jsonl."""
     tensorboard: bool = True
     """Also write TensorBoard event files."""
+    parameters: int = 0
+    """Steps between lines with the RMS of each parameter, of its gradient and of its step, layer by layer; 0: none."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,8 @@ class Run:
     """How weights are updated."""
     schedule: Schedule = field(default_factory=Rsqrt)
     """How the learning rate moves."""
+    weights: Weights = field(default_factory=Weights)
+    """How weights are kept."""
     loss: Loss = field(default_factory=Loss)
     """What is minimised."""
     batch_size: int = 128

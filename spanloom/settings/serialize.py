@@ -13,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from spanloom.settings.function import FunctionError
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
+from spanloom.settings.weights import NO_FLOAT16
 
 TAG = "class"
 """Key that holds the class name."""
@@ -50,7 +51,8 @@ def _read(hint: Any, value: Any, where: str) -> Any:
         return _read_union(args, value, where)
     if origin is Literal:
         if value not in args or type(value) not in {type(a) for a in args}:
-            raise _wrong(where, f"must be one of {', '.join(map(str, args))}", value)
+            reason = f" ({NO_FLOAT16})" if value == "float16" else ""
+            raise _wrong(where, f"must be one of {', '.join(map(str, args))}{reason}", value)
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):

@@ -28,22 +28,30 @@ def make_train_step(
     learning_rate: Callable[[jax.Array], jax.Array],
     seed: int = 0,
     microbatches: int = 1,
+    skip_nonfinite: bool = False,
 ) -> jax.stages.Wrapped:
     """The jitted update `state, batch -> state, metrics`; the state passed in is donated, so it is gone afterwards.
 
     The metrics describe the step from the weights before its update: loss (what is minimised), cross_entropy (with
     label smoothing that against the smoothed targets, less their entropy) and z_loss per real target token, accuracy,
-    target_tokens, learning_rate and grad_norm (before clipping).
+    target_tokens, learning_rate and grad_norm (before clipping). With `skip_nonfinite` a step whose gradient norm is
+    not finite changes nothing but the step counter, and `skipped` is 1.
     """
 
     gradients = make_gradients(model, loss, microbatches)
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         dropout_key = jax.random.fold_in(jax.random.key(seed), state.step) if model.dropout else None
-        (value, sums), grads = gradients(state.params, batch, dropout_key)
+        # Of weights kept in bfloat16 the gradients are summed in float32 as well; the network casts as it needs to.
+        weights = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), state.params)
+        (value, sums), grads = gradients(weights, batch, dropout_key)
+        norm = global_norm(grads)
 
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params: Any = optax.apply_updates(state.params, updates)
+        if skip_nonfinite:
+            after, before = (params, opt_state), (state.params, state.opt_state)
+            params, opt_state = jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(norm), new, old), after, before)
 
         tokens = jnp.maximum(sums["weight_sum"], 1)
         metrics = {
@@ -53,8 +61,10 @@ def make_train_step(
             "accuracy": sums["correct_sum"] / tokens,
             "target_tokens": sums["weight_sum"],
             "learning_rate": learning_rate(state.step),
-            "grad_norm": global_norm(grads),
+            "grad_norm": norm,
         }
+        if skip_nonfinite:
+            metrics["skipped"] = (~jnp.isfinite(norm)).astype(jnp.float32)
         return TrainState(state.step + 1, params, opt_state), metrics
 
     return jax.jit(train_step, donate_argnames="state", compiler_options=compiler_options())

@@ -104,6 +104,8 @@ def values_of(hint: Any, *, extreme: bool) -> st.SearchStrategy:
         usual = st.sampled_from([1e-30, 1e-8, 1e-3, 0.1, 0.5, 0.8, 0.9, 0.999, 0.9999999]) | st.floats(1e-6, 0.99)
         far = st.sampled_from([-1.0, 0.0, 1.0, 5e-324, 1e-45, 1e-40, 1e38, 1e39, 1e300, 1 - 1e-12])
         return usual | far if extreme else usual
+    if hint == tuple[str, ...]:
+        return st.sampled_from([("matrices",), ("all", "!scale"), ("*e*",), ()])
     names = st.sampled_from([*FACTOR_PERIODS, *(["", "constnat"] if extreme else [])])
     return st.lists(names, min_size=1, max_size=4).map(" * ".join)
 
