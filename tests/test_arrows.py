@@ -13,6 +13,7 @@ FLOORS = (
     "recipes",
     "report",
     "training",
+    "scale",
     "evaluation",
     "conversion",
     "optim",

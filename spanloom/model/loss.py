@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from spanloom.model import params as tree
+from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.model.t5 import Batch, hidden_states
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss, Normalizer
@@ -45,7 +46,12 @@ class _Head:
 
 
 def loss_and_metrics(
-    params: tree.T5, config: Model, loss: Loss, batch: Batch, dropout_key: jax.Array | None = None
+    params: tree.T5,
+    config: Model,
+    loss: Loss,
+    batch: Batch,
+    dropout_key: jax.Array | None = None,
+    place: Placement = ANYWHERE,
 ) -> tuple[jax.Array, Metrics]:
     """The loss to minimise (float32 scalar) and sums that add up over batches (float32 scalars).
 
@@ -55,18 +61,25 @@ def loss_and_metrics(
     `cross_entropy_sum`, `z_loss_sum`, `correct_sum`, `weight_sum`, and `num_sequences`, the sequences (segments, if
     packed) that have any weight.
     """
-    return loss_from_hidden(params, config, loss, hidden_states(params, config, batch, dropout_key), batch)
+    hidden_BxTxE = hidden_states(params, config, batch, dropout_key, place)
+    return loss_from_hidden(params, config, loss, hidden_BxTxE, batch, place)
 
 
 def loss_from_hidden(
-    params: tree.T5, config: Model, loss: Loss, hidden_BxTxE: jax.Array, batch: Batch
+    params: tree.T5,
+    config: Model,
+    loss: Loss,
+    hidden_BxTxE: jax.Array,
+    batch: Batch,
+    place: Placement = ANYWHERE,
 ) -> tuple[jax.Array, Metrics]:
     """`loss_and_metrics` after the decoder's last norm: head, losses, normaliser."""
     weights_BxT = loss_weights(batch)
     normalized_BxT = batch.get(NORMALIZED)
     if normalized_BxT is None:
         normalized_BxT = normalized_weights(loss, batch)
-    value, tokens = head_loss(params, config, loss, hidden_BxTxE, batch["decoder_target_tokens"], normalized_BxT)
+    targets_BxT = batch["decoder_target_tokens"]
+    value, tokens = head_loss(params, config, loss, hidden_BxTxE, targets_BxT, normalized_BxT, place)
     cross_entropy = jnp.sum(tokens.cross_entropy * weights_BxT)
     z_loss = jnp.sum(tokens.z_loss * weights_BxT)
     metrics = {
@@ -81,12 +94,17 @@ def loss_from_hidden(
 
 
 def token_losses(
-    params: tree.T5, config: Model, loss: Loss, batch: Batch, dropout_key: jax.Array | None = None
+    params: tree.T5,
+    config: Model,
+    loss: Loss,
+    batch: Batch,
+    dropout_key: jax.Array | None = None,
+    place: Placement = ANYWHERE,
 ) -> TokenLosses:
     """What each target token of a batch costs, (B, T), unweighted and with no gradient: for evaluation and scoring."""
-    hidden_BxTxE = hidden_states(params, config, batch, dropout_key)
+    hidden_BxTxE = hidden_states(params, config, batch, dropout_key, place)
     targets_BxT = batch["decoder_target_tokens"]
-    return head_loss(params, config, loss, hidden_BxTxE, targets_BxT, loss_weights(batch))[1]
+    return head_loss(params, config, loss, hidden_BxTxE, targets_BxT, loss_weights(batch), place)[1]
 
 
 def normalized_weights(loss: Loss, batch: Mapping[str, Any]) -> jax.Array:
@@ -140,18 +158,25 @@ def normalize_weights(normalizer: Normalizer, weights_BxT: jax.Array, per_sequen
 
 
 def head_loss(
-    params: tree.T5, config: Model, loss: Loss, hidden_BxTxE: jax.Array, targets_BxT: jax.Array, weights_BxT: jax.Array
+    params: tree.T5,
+    config: Model,
+    loss: Loss,
+    hidden_BxTxE: jax.Array,
+    targets_BxT: jax.Array,
+    weights_BxT: jax.Array,
+    place: Placement = ANYWHERE,
 ) -> tuple[jax.Array, TokenLosses]:
     """Sum over tokens of weight * (cross-entropy + z-loss), from the decoder's output, and each token's losses.
 
     Differentiable in the hidden states and the head's weights through the sum only; the tokens' losses are constants.
     """
     hidden_BxTxE = hidden_BxTxE.astype(jnp.float32)
+    specs = tree.declare(config)
     if params.decoder.logits_dense is None:
-        kernel = params.token_embedder.embedding
+        kernel = place.weights(params.token_embedder, specs.token_embedder).embedding
         hidden_BxTxE = hidden_BxTxE / math.sqrt(config.d_model)
     else:
-        kernel = params.decoder.logits_dense.kernel
+        kernel = place.weights(params.decoder.logits_dense, specs.decoder.logits_dense).kernel
     head = _Head(loss.z_loss, loss.label_smoothing, tied=params.decoder.logits_dense is None)
     value, tokens = _weighted_loss(head, hidden_BxTxE, kernel, targets_BxT, weights_BxT)
     return value, jax.lax.stop_gradient(tokens)

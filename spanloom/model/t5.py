@@ -13,9 +13,12 @@ import jax.numpy as jnp
 from spanloom.model import params as tree
 from spanloom.model.attention import padding_mask, position_bias
 from spanloom.model.layers import attend, dropout, mlp, rms_norm, subkey
+from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.settings.model import Model
 
 Batch = Mapping[str, Any]
+RESIDUAL = ("batch", "length", "embed")
+"""Axes of the residual stream."""
 
 
 def encode(
@@ -25,10 +28,11 @@ def encode(
     *,
     encoder_segment_ids: jax.Array | None = None,
     dropout_key: jax.Array | None = None,
+    place: Placement = ANYWHERE,
 ) -> jax.Array:
     """Encoder output (B, S, E) in config.dtype. Values at padding mean nothing. Dropout only with a key."""
-    embedded = embed(params, config, encoder_input_tokens_BxS)
-    return _encode(params.encoder, config, embedded, encoder_input_tokens_BxS, encoder_segment_ids, dropout_key)
+    embedded = embed(params, config, encoder_input_tokens_BxS, place)
+    return _encode(params.encoder, config, embedded, encoder_input_tokens_BxS, encoder_segment_ids, dropout_key, place)
 
 
 def decode(
@@ -42,23 +46,30 @@ def decode(
     encoder_segment_ids: jax.Array | None = None,
     decoder_segment_ids: jax.Array | None = None,
     dropout_key: jax.Array | None = None,
+    place: Placement = ANYWHERE,
 ) -> jax.Array:
     """Decoder output (B, T, E) after its last norm, in config.dtype, for known targets; `head_logits` comes next."""
-    embedded = embed(params, config, decoder_input_tokens_BxT)
+    embedded = embed(params, config, decoder_input_tokens_BxT, place)
     tokens = (encoder_input_tokens_BxS, decoder_target_tokens_BxT)
     segments = (encoder_segment_ids, decoder_segment_ids)
-    return _decode(params.decoder, config, encoded_BxSxE, embedded, tokens, segments, dropout_key)
+    return _decode(params.decoder, config, encoded_BxSxE, embedded, tokens, segments, dropout_key, place)
 
 
-def hidden_states(params: tree.T5, config: Model, batch: Batch, dropout_key: jax.Array | None = None) -> jax.Array:
+def hidden_states(
+    params: tree.T5,
+    config: Model,
+    batch: Batch,
+    dropout_key: jax.Array | None = None,
+    place: Placement = ANYWHERE,
+) -> jax.Array:
     """Decoder output (B, T, E) for a batch: `encode`, then `decode`."""
     inputs, targets = batch["encoder_input_tokens"], batch["decoder_target_tokens"]
     # One gather for both stacks: its gradient fills the (V, E) table once instead of twice.
-    both = embed(params, config, jnp.concatenate([inputs, batch["decoder_input_tokens"]], axis=1))
+    both = embed(params, config, jnp.concatenate([inputs, batch["decoder_input_tokens"]], axis=1), place)
     embedded_inputs, embedded_targets = jnp.split(both, [inputs.shape[1]], axis=1)
     segments = (batch.get("encoder_segment_ids"), batch.get("decoder_segment_ids"))
-    encoded = _encode(params.encoder, config, embedded_inputs, inputs, segments[0], dropout_key)
-    return _decode(params.decoder, config, encoded, embedded_targets, (inputs, targets), segments, dropout_key)
+    encoded = _encode(params.encoder, config, embedded_inputs, inputs, segments[0], dropout_key, place)
+    return _decode(params.decoder, config, encoded, embedded_targets, (inputs, targets), segments, dropout_key, place)
 
 
 def forward(params: tree.T5, config: Model, batch: Batch, dropout_key: jax.Array | None = None) -> jax.Array:
@@ -70,9 +81,11 @@ def forward(params: tree.T5, config: Model, batch: Batch, dropout_key: jax.Array
     return head_logits(params, config, hidden_states(params, config, batch, dropout_key))
 
 
-def embed(params: tree.T5, config: Model, tokens_BxL: jax.Array) -> jax.Array:
+def embed(params: tree.T5, config: Model, tokens_BxL: jax.Array, place: Placement = ANYWHERE) -> jax.Array:
     """Embedding of tokens, (B, L, E) in config.dtype, not scaled. Ids beyond the table give NaN, to be noticed."""
-    return jnp.take(params.token_embedder.embedding, tokens_BxL, axis=0, mode="fill").astype(config.dtype)
+    table_VxE = place.weights(params.token_embedder, tree.declare(config).token_embedder).embedding
+    embedded = jnp.take(table_VxE, tokens_BxL, axis=0, mode="fill").astype(config.dtype)
+    return place.activations(embedded, *RESIDUAL)
 
 
 def head_logits(params: tree.T5, config: Model, hidden_BxTxE: jax.Array) -> jax.Array:
@@ -106,13 +119,16 @@ def _encode(
     tokens_BxS: jax.Array,
     segments_BxS: jax.Array | None,
     dropout_key: jax.Array | None,
+    place: Placement,
 ) -> jax.Array:
     key, length = subkey(dropout_key, 0), tokens_BxS.shape[1]
     mask = padding_mask(_real(tokens_BxS, segments_BxS), segments_BxS, segments_BxS)
     shared_bias = stack_bias(encoder.relpos_bias, config, length, length, bidirectional=True)
 
+    specs = tree.declare(config).encoder.layers
+
     def layer(x: jax.Array, p: tree.EncoderLayer, number: Any) -> jax.Array:
-        k = subkey(key, number)
+        k, p = subkey(key, number), place.weights(p, specs)
         own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=True)
         bias = shared_bias if own_bias is None else own_bias
         y = rms_norm(x, p.pre_attention_layer_norm, config.norm_epsilon)
@@ -120,7 +136,7 @@ def _encode(
         x = x + dropout(y, subkey(k, 1), config.dropout)
         y = rms_norm(x, p.pre_mlp_layer_norm, config.norm_epsilon)
         y = mlp(y, p.mlp, config, subkey(k, 2))
-        return x + dropout(y, subkey(k, 3), config.dropout)
+        return place.activations(x + dropout(y, subkey(k, 3), config.dropout), *RESIDUAL)
 
     outside = subkey(dropout_key, 2)
     x_BxSxE = dropout(x_BxSxE, subkey(outside, 0), config.dropout)
@@ -142,6 +158,7 @@ def _decode(
     tokens: tuple[jax.Array, jax.Array],
     segments: tuple[jax.Array | None, jax.Array | None],
     dropout_key: jax.Array | None,
+    place: Placement,
 ) -> jax.Array:
     (inputs_BxS, targets_BxT), (encoder_segments, decoder_segments) = tokens, segments
     key, length = subkey(dropout_key, 1), targets_BxT.shape[1]
@@ -149,8 +166,10 @@ def _decode(
     cross_mask = padding_mask(_real(inputs_BxS, encoder_segments), decoder_segments, encoder_segments)
     shared_bias = stack_bias(decoder.relpos_bias, config, length, length, bidirectional=False)
 
+    specs = tree.declare(config).decoder.layers
+
     def layer(x: jax.Array, p: tree.DecoderLayer, number: Any) -> jax.Array:
-        k = subkey(key, number)
+        k, p = subkey(key, number), place.weights(p, specs)
         own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=False)
         bias = shared_bias if own_bias is None else own_bias
         y = rms_norm(x, p.pre_self_attention_layer_norm, config.norm_epsilon)
@@ -161,7 +180,7 @@ def _decode(
         x = x + dropout(y, subkey(k, 3), config.dropout)
         y = rms_norm(x, p.pre_mlp_layer_norm, config.norm_epsilon)
         y = mlp(y, p.mlp, config, subkey(k, 4))
-        return x + dropout(y, subkey(k, 5), config.dropout)
+        return place.activations(x + dropout(y, subkey(k, 5), config.dropout), *RESIDUAL)
 
     outside = subkey(dropout_key, 3)
     x_BxTxE = dropout(x_BxTxE, subkey(outside, 0), config.dropout)

@@ -17,7 +17,7 @@ from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
 
-FREE = ("steps", "loading", "log", "eval", "checkpoint", "stopping", "after", "out", "name", "model.name")
+FREE = ("steps", "mesh", "loading", "log", "eval", "checkpoint", "stopping", "after", "out", "name", "model.name")
 """Fields (with all below them) that may change on resume."""
 
 MEASURES = ("task.metrics", "task.postprocess")

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from spanloom.settings.follow import Follow
+from spanloom.settings.mesh import Mesh
 from spanloom.settings.mixture import Mixture, tasks_of
 from spanloom.settings.model import Model
 from spanloom.settings.optimizer import Adafactor, Optimizer, Rsqrt, Schedule
@@ -136,6 +137,8 @@ class Run:
     out: str | None = None
     """Directory the run writes; the same command with the same directory goes on where it stopped.
     Unset: runs/ and the name of the recipe."""
+    mesh: Mesh = field(default_factory=Mesh)
+    """Devices."""
     loading: Loading = field(default_factory=Loading)
     """Reading ahead."""
     checkpoint: Checkpoints = field(default_factory=Checkpoints)

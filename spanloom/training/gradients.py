@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from spanloom.model import params as tree
 from spanloom.model.loss import NORMALIZED, Metrics, loss_and_metrics, normalized_weights
+from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss
 
@@ -21,28 +22,30 @@ Gradients = tuple[tuple[jax.Array, Metrics], Any]
 
 
 def make_gradients(
-    model: Model, loss: Loss, microbatches: int = 1
+    model: Model, loss: Loss, microbatches: int = 1, place: Placement = ANYWHERE
 ) -> Callable[[tree.T5, Batch, jax.Array | None], Gradients]:
     """`params, batch, dropout key -> (loss, sums), gradients`; the batch's rows divide evenly into the microbatches.
 
-    Gradients are float32. Dropout is drawn anew for each microbatch, so that only without it their number changes
-    nothing.
+    Every so many-th row is in the same microbatch, so that each device finds rows of its own in all of them. Gradients
+    are float32, and lie as parameters are stored. Dropout is drawn anew for each microbatch, so that only without it
+    their number changes nothing.
     """
-    grad_fn = jax.value_and_grad(loss_and_metrics, has_aux=True)
+    grad_fn, specs = jax.value_and_grad(loss_and_metrics, has_aux=True), tree.declare(model)
 
     def whole(params: tree.T5, batch: Batch, dropout_key: jax.Array | None) -> Gradients:
-        return grad_fn(params, model, loss, batch, dropout_key)
+        value, grads = grad_fn(params, model, loss, batch, dropout_key, place)
+        return value, place.stored(grads, specs)
 
     def in_parts(params: tree.T5, batch: Batch, dropout_key: jax.Array | None) -> Gradients:
         batch = {**batch, NORMALIZED: normalized_weights(loss, batch)}
-        parts = {name: rows.reshape(microbatches, -1, *rows.shape[1:]) for name, rows in batch.items()}
+        parts = {name: rows.reshape(-1, microbatches, *rows.shape[1:]) for name, rows in batch.items()}
 
         def add(total: Gradients, number: jax.Array) -> tuple[Gradients, None]:
-            part = {name: rows[number] for name, rows in parts.items()}
+            part = {name: rows[:, number] for name, rows in parts.items()}
             key = None if dropout_key is None else jax.random.fold_in(dropout_key, number)
             return jax.tree.map(jnp.add, total, whole(params, part, key)), None
 
-        shapes = jax.eval_shape(whole, params, {name: rows[0] for name, rows in parts.items()}, dropout_key)
+        shapes = jax.eval_shape(whole, params, {name: rows[:, 0] for name, rows in parts.items()}, dropout_key)
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return jax.lax.scan(add, zeros, jnp.arange(microbatches))[0]
 

@@ -1,0 +1,28 @@
+"""Where the model's arrays are to lie among devices: anywhere, unless a mesh says so (`spanloom.scale`)."""
+
+from typing import Any
+
+import jax
+
+
+class Placement:
+    """Leaves every array where it is: one device, or whatever the compiler makes of many."""
+
+    def activations(self, x: jax.Array, *axes: str) -> jax.Array:
+        """An activation whose axes have these names ("batch", "length", "embed", ...)."""
+        return x
+
+    def weights(self, params: Any, specs: Any) -> Any:
+        """Parameters as they are used: whole but for what is divided along with the activations.
+
+        `specs` is the tree of their `ParamSpec`; of one layer of a stack, the stack's.
+        """
+        return params
+
+    def stored(self, tree: Any, specs: Any) -> Any:
+        """Parameters, or gradients of them, as the optimizer keeps them."""
+        return tree
+
+
+ANYWHERE = Placement()
+"""One device, or no wishes."""

@@ -1,0 +1,160 @@
+"""The mesh of a run, and how its state and batches are divided among the devices (NamedSharding)."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import mesh_utils
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from spanloom.model.params import ParamSpec, flatten, path_name
+from spanloom.model.placement import ANYWHERE, Placement
+from spanloom.scale.rules import Rule, partition_spec, rules_of, without
+from spanloom.settings.mesh import AXES, BATCH_AXES, Mesh
+
+
+class MeshError(ValueError):
+    """The mesh that the settings describe cannot be made of these devices; the message says why and what can."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout(Placement):
+    """A mesh with its rules: how every array of a run is divided."""
+
+    mesh: jax.sharding.Mesh
+    """Devices in a grid with the axes `spanloom.settings.mesh.AXES`."""
+    rules: tuple[Rule, ...]
+    """Logical axis rules."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Devices along each axis."""
+        return self.mesh.shape
+
+    @property
+    def batch_shards(self) -> int:
+        """Parts into which a batch is divided."""
+        return math.prod(self.sizes[axis] for axis in BATCH_AXES)
+
+    @property
+    def replicated(self) -> NamedSharding:
+        """Everything everywhere."""
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    @property
+    def batch(self) -> NamedSharding:
+        """Of a batch's arrays: rows are divided, whatever comes after is not."""
+        return self.sharding(("batch",))
+
+    def sharding(self, axes: Sequence[str], shape: Sequence[int] | None = None) -> NamedSharding:
+        """Of an array whose axes have these names; what `shape` cannot divide evenly is not divided."""
+        return NamedSharding(self.mesh, partition_spec(self.rules, axes, shape, self.sizes))
+
+    def params(self, specs: Any) -> Any:
+        """Of every parameter that `specs` declares, in the same tree."""
+        return jax.tree.map(lambda spec: self.sharding(spec.axes, spec.shape), specs)
+
+    def like_params(self, specs: Any, tree: Any) -> Any:
+        """Of a tree that holds arrays beside parameters, such as an optimizer's state or a whole train state.
+
+        An array under a parameter's name and in its shape is divided as that is; everything else is kept whole by
+        every device, Adafactor's rows and columns among it, as T5X does.
+        """
+        flat: dict[str, ParamSpec] = flatten(specs)
+
+        def one(path: Any, leaf: Any) -> NamedSharding:
+            spec = flat.get(_owner(path_name(path), flat))
+            alike = spec is not None and tuple(leaf.shape) == tuple(spec.shape)
+            return self.sharding(spec.axes, spec.shape) if spec is not None and alike else self.replicated
+
+        return jax.tree_util.tree_map_with_path(one, tree)
+
+    # ---- What the model asks of a `Placement` ------------------------------------------------------------------------
+
+    def activations(self, x: jax.Array, *axes: str) -> jax.Array:
+        """Divided by the rules."""
+        return jax.lax.with_sharding_constraint(x, self.sharding(axes, x.shape))
+
+    def weights(self, params: Any, specs: Any) -> Any:
+        """Gathered from along fsdp just before they are used; divided along tensor."""
+
+        def gather(spec: ParamSpec, x: jax.Array) -> jax.Array:
+            whole = without(partition_spec(self.rules, spec.axes, spec.shape, self.sizes), "fsdp")
+            of_layer = PartitionSpec(*whole[len(whole) - x.ndim :])
+            return jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, of_layer))
+
+        return jax.tree.map(gather, specs, params)
+
+    def stored(self, tree: Any, specs: Any) -> Any:
+        """Divided by the rules, along fsdp too."""
+        return jax.lax.with_sharding_constraint(tree, self.params(specs))
+
+
+def make_layout(settings: Mesh, devices: Sequence[Any] | None = None) -> Layout:
+    """The mesh that the settings describe, of all devices of all processes unless `devices` are given.
+
+    Neighbours along the last axes are neighbours in the network (`jax.experimental.mesh_utils`); slices of TPUs lie
+    along replica. Raises MeshError where the numbers do not fit the devices.
+    """
+    devices = list(jax.devices() if devices is None else devices)
+    sizes = mesh_sizes(settings, len(devices))
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if slices > 1 and sizes["replica"] % slices == 0:
+        inner = (sizes["replica"] // slices, *(sizes[axis] for axis in AXES[1:]))
+        grid = mesh_utils.create_hybrid_device_mesh(inner, (slices, 1, 1, 1), devices)
+    elif devices[0].platform == "tpu":
+        grid = mesh_utils.create_device_mesh(tuple(sizes.values()), devices)
+    else:
+        grid = np.asarray(devices).reshape(tuple(sizes.values()))
+    mesh = jax.sharding.Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    try:
+        return Layout(mesh, rules_of(settings))
+    except ValueError as error:
+        raise MeshError(str(error)) from None
+
+
+def mesh_sizes(settings: Mesh, count: int) -> dict[str, int]:
+    """Devices along each axis for so many devices. Raises MeshError, naming a mesh that fits, where none can be."""
+    asked = {axis: getattr(settings, axis) for axis in AXES}
+    automatic = [axis for axis, size in asked.items() if size == "auto"]
+    if "data" in automatic and len(automatic) > 1:
+        asked["data"] = 1  # what another axis asks for by name goes before the default
+        automatic.remove("data")
+    if len(automatic) > 1:
+        raise MeshError(f"mesh.{automatic[0]} and mesh.{automatic[1]} are both auto: give one of them a number")
+    if wrong := [axis for axis, size in asked.items() if size != "auto" and size < 1]:
+        raise MeshError(f"mesh.{wrong[0]} is {asked[wrong[0]]}: must be at least 1, or auto")
+    fixed = math.prod(size for size in asked.values() if size != "auto")
+    if count % fixed or (not automatic and fixed != count):
+        given = " x ".join(f"{axis} {size}" for axis, size in asked.items() if size != 1)
+        hint = "leave --mesh.data auto, and " if automatic != ["data"] else ""
+        raise MeshError(
+            f"the mesh {given or 'of one device'} does not fit {count} device{'s' * (count != 1)}: {hint}choose "
+            f"replica x fsdp x tensor as a divisor of {count}"
+        )
+    return {axis: count // fixed if size == "auto" else size for axis, size in asked.items()}
+
+
+def check_batch(layout: Layout, batch_size: int, name: str = "batch_size") -> None:
+    """Raises MeshError unless so many rows can be divided evenly among the devices."""
+    shards = layout.batch_shards
+    if batch_size % shards:
+        fits = max(batch_size // shards, 1) * shards
+        raise MeshError(
+            f"{name} is {batch_size}, which {shards} parts of the mesh (replica x data x fsdp) cannot divide evenly: "
+            f"take {fits} or {fits + shards}, or put more devices on --mesh.tensor"
+        )
+
+
+def placement_of(layout: Layout) -> Placement:
+    """What the model asks where its arrays are to lie; on one device it need not ask."""
+    return layout if layout.mesh.size > 1 else ANYWHERE
+
+
+def _owner(name: str, parameters: Mapping[str, Any]) -> str:
+    """The parameter that a leaf belongs to: the longest tail of its name that is one."""
+    parts = name.split("/")
+    return next((tail for i in range(len(parts)) if (tail := "/".join(parts[i:])) in parameters), "")
