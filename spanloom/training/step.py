@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from spanloom.model.params import declare
 from spanloom.optim.clipping import global_norm
+from spanloom.optim.parameter_rms import parameter_rms
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss
 from spanloom.training.compiler import compiler_options
@@ -18,7 +20,7 @@ from spanloom.training.gradients import make_gradients
 from spanloom.training.state import TrainState
 
 Batch = dict[str, jax.Array]  # T5X's field names; (B, S) and (B, T), int32
-Metrics = dict[str, jax.Array]  # float32 scalars, left on the device
+Metrics = dict[str, Any]  # float32 scalars, left on the device
 
 
 def make_train_step(
@@ -29,13 +31,15 @@ def make_train_step(
     seed: int = 0,
     microbatches: int = 1,
     skip_nonfinite: bool = False,
+    parameters: bool = False,
 ) -> jax.stages.Wrapped:
     """The jitted update `state, batch -> state, metrics`; the state passed in is donated, so it is gone afterwards.
 
     The metrics describe the step from the weights before its update: loss (what is minimised), cross_entropy (with
     label smoothing that against the smoothed targets, less their entropy) and z_loss per real target token, accuracy,
     target_tokens, learning_rate and grad_norm (before clipping). With `skip_nonfinite` a step whose gradient norm is
-    not finite changes nothing but the step counter, and `skipped` is 1.
+    not finite changes nothing but the step counter, and `skipped` is 1. With `parameters` there are those of
+    `spanloom.optim.parameter_rms`, too, under that name.
     """
 
     gradients = make_gradients(model, loss, microbatches)
@@ -54,7 +58,7 @@ def make_train_step(
             params, opt_state = jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(norm), new, old), after, before)
 
         tokens = jnp.maximum(sums["weight_sum"], 1)
-        metrics = {
+        metrics: Metrics = {
             "loss": value,
             "cross_entropy": sums["cross_entropy_sum"] / tokens,
             "z_loss": sums["z_loss_sum"] / tokens,
@@ -65,6 +69,8 @@ def make_train_step(
         }
         if skip_nonfinite:
             metrics["skipped"] = (~jnp.isfinite(norm)).astype(jnp.float32)
+        if parameters:
+            metrics["parameters"] = parameter_rms(declare(model), weights, grads, updates)
         return TrainState(state.step + 1, params, opt_state), metrics
 
     return jax.jit(train_step, donate_argnames="state", compiler_options=compiler_options())
