@@ -15,8 +15,10 @@ from spanloom.evaluation.task_metrics import try_metrics
 from spanloom.model.flops import train_flops
 from spanloom.model.loss import expected_initial_loss
 from spanloom.model.params import declare, initialize, num_params
+from spanloom.optim.averaged import averaged_params
 from spanloom.optim.build import build as build_optimizer
 from spanloom.optim.build import learning_rate
+from spanloom.optim.rounding import as_kept
 from spanloom.pipeline.data import open_data
 from spanloom.pipeline.eras import to_data
 from spanloom.pipeline.prefetch import StepReader, prefetch
@@ -78,7 +80,7 @@ def train(
         if checkpoint is None:
             refuse_lost(directory)
         specs = declare(run.model)
-        optimizer = build_optimizer(run.optimizer, run.schedule, specs)
+        optimizer = build_optimizer(run.optimizer, run.schedule, specs, run.weights, run.seed)
         found = find_start(run) if run.start and not checkpoint else None
 
         # ---- Read the data -------------------------------------------------------------------------------------------
@@ -121,12 +123,13 @@ def train(
             say_resume(display, restored.facts, run, other, differences(restored.facts.machine, machine))
         elif found:
             start = load_start(run, found)
-            state, least = fresh_state(start.params, optimizer), -math.inf
+            state, least = fresh_state(as_kept(start.params, run.weights), optimizer), -math.inf
             display.say(f"start: {start.description}")
             for warning in start.warnings:
                 display.warn(warning)
         else:
-            state = fresh_state(jax.jit(lambda key: initialize(specs, key))(jax.random.key(run.seed)), optimizer)
+            draw = jax.jit(lambda key: as_kept(initialize(specs, key), run.weights))
+            state = fresh_state(draw(jax.random.key(run.seed)), optimizer)
         state = jax.device_put(state, device)
         stop.check()
         write_run(run, directory)  # not before: settings that fail with their data bind nobody
@@ -146,7 +149,7 @@ def train(
         jitted = make_train_step(run.model, run.loss, optimizer, rate, run.seed, run.microbatches)
         train_step = jitted.lower(state, example).compile()
         check_fits(train_step, run, available_memory(device))
-        heldout_step = make_heldout_step(run.model, data.vocabulary)
+        heldout_step, averaged = make_heldout_step(run.model, data.vocabulary), jax.jit(averaged_params)
         check_heldout(heldout_step, state, run, data.heldout.values(), available_memory(device))
         return_freed_memory()
         if cache:
@@ -182,8 +185,9 @@ def train(
             """
             if all(metrics_file.has("eval", task, step) for task in data.heldout):
                 return None
+            weights = averaged(state.opt_state, state.params) or state.params
             try:
-                measured = heldout_by_task(heldout_step, state.params, data.heldout, run.eval, stop.until_requested)
+                measured = heldout_by_task(heldout_step, weights, data.heldout, run.eval, stop.until_requested)
             except Stopped:
                 return None  # the next start makes up for it
             for task, values in measured.items():
