@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from spanloom.model.params import declare
+from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.optim.clipping import global_norm
 from spanloom.optim.parameter_rms import parameter_rms
 from spanloom.settings.model import Model
@@ -32,6 +33,7 @@ def make_train_step(
     microbatches: int = 1,
     skip_nonfinite: bool = False,
     parameters: bool = False,
+    place: Placement = ANYWHERE,
 ) -> jax.stages.Wrapped:
     """The jitted update `state, batch -> state, metrics`; the state passed in is donated, so it is gone afterwards.
 
@@ -39,10 +41,10 @@ def make_train_step(
     label smoothing that against the smoothed targets, less their entropy) and z_loss per real target token, accuracy,
     target_tokens, learning_rate and grad_norm (before clipping). With `skip_nonfinite` a step whose gradient norm is
     not finite changes nothing but the step counter, and `skipped` is 1. With `parameters` there are those of
-    `spanloom.optim.parameter_rms`, too, under that name.
+    `spanloom.optim.parameter_rms`, too, under that name. `place` says where arrays lie among several devices.
     """
 
-    gradients = make_gradients(model, loss, microbatches)
+    gradients = make_gradients(model, loss, microbatches, place)
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         dropout_key = jax.random.fold_in(jax.random.key(seed), state.step) if model.dropout else None
