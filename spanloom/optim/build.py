@@ -14,13 +14,19 @@ from spanloom.settings.optimizer import Adafactor, Optimizer, Schedule, Schedule
 from spanloom.settings.weights import Weights
 
 
-def learning_rate(optimizer: Optimizer, schedule: Schedule) -> schedules.Curve:
+def learning_rate(optimizer: Optimizer, schedule: Schedule | schedules.Curve) -> schedules.Curve:
     """The learning rate of step 0, 1, ...: a function from the step (int32) to float32, as logged and as used."""
+    if callable(schedule):  # already a rate, such as that of a run which goes on where another one ended
+        return schedule
     return schedules.learning_rate(schedule, optimizer.learning_rate)
 
 
 def build(
-    optimizer: Optimizer, schedule: Schedule, specs: Any, weights: Weights | None = None, seed: int = 0
+    optimizer: Optimizer,
+    schedule: Schedule | schedules.Curve,
+    specs: Any,
+    weights: Weights | None = None,
+    seed: int = 0,
 ) -> optax.GradientTransformation:
     """The optimizer for the parameters that `specs` declares (a pytree of leaves with `shape` and `axes`).
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.run import Run
 from spanloom.training.checkpoint_paths import latest
+from spanloom.training.skipped import most_skipped
 
 
 class DivergedError(RuntimeError):
@@ -23,6 +24,8 @@ def diverged(step: int, what: str, run: Run, directory: Path) -> DivergedError:
     if run.optimizer.global_norm_clip is None:
         advice.append("clip the gradient (--optimizer.global-norm-clip 1.0)")
     advice.append("warm up longer (--schedule.warmup-steps)")
+    if not most_skipped(run):
+        advice.append("if it is a rare batch, leave such updates out (--stopping.nonfinite skip)")
     if run.model.dtype != "float32":
         advice.append("compute in float32 (--model.dtype float32)")
     if isinstance(run.optimizer, Adafactor) and run.loss.z_loss == 0:

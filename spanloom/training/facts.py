@@ -27,6 +27,9 @@ _OTHERS: dict[str, Any] = {
     "heldout_loss": _LOSS,
     "started_from": str | None,
     "streams": dict,
+    "origin": dict,
+    "patience": dict,
+    "skipped": dict,
 }
 
 
@@ -45,7 +48,8 @@ class Facts:
     loss: float | None = None
     """Training loss of the last step; None if it was no number and the update was left out."""
     heldout_loss: float | None = None
-    """Held-out cross-entropy per target token, if it was measured at this very step."""
+    """Held-out cross-entropy per target token, if it was measured at this very step: the mean of the tasks learnt, or
+    that of the run's checkpoint.best_task."""
     started_from: str | None = None
     """The checkpoint or folder whose weights the run began with."""
     eras: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -54,6 +58,13 @@ class Facts:
     """Hashes of what was learnt from, as `spanloom.pipeline.data.Data.content` has them; empty: not known."""
     streams: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Where streams stand from which the run goes on, by task, as `spanloom.pipeline.spool.needed.standings` has it."""
+
+    origin: dict[str, int] = dataclasses.field(default_factory=dict)
+    """What the run counts on from, as `spanloom.training.origin.Origin` has it; empty: from 0."""
+    patience: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What an early stop goes by, as `spanloom.training.patience.Patience` has it."""
+    skipped: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Updates that were left out, as `spanloom.training.skipped.Skipped` has it."""
 
     @property
     def resumption(self) -> Resumption:

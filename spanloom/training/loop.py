@@ -3,47 +3,48 @@
 import contextlib
 import functools
 import math
-import statistics
 from collections.abc import Collection
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 
-from spanloom.evaluation.heldout import heldout_by_task, make_heldout_step
+from spanloom.evaluation.heldout import make_heldout_step
 from spanloom.evaluation.task_metrics import try_metrics
 from spanloom.model.flops import train_flops
 from spanloom.model.loss import expected_initial_loss
 from spanloom.model.params import declare, initialize, num_params
-from spanloom.optim.averaged import averaged_params
 from spanloom.optim.build import build as build_optimizer
-from spanloom.optim.build import learning_rate
 from spanloom.optim.rounding import as_kept
 from spanloom.pipeline.data import open_data
 from spanloom.pipeline.eras import to_data
 from spanloom.pipeline.prefetch import StepReader, prefetch
 from spanloom.pipeline.spool.needed import standings
-from spanloom.settings.optimizer import Adafactor
+from spanloom.pipeline.watched import open_watched
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS, TENSORBOARD
-from spanloom.training.checkpoint_paths import add_heldout_loss, clean_up, latest
+from spanloom.training.checkpoint_paths import clean_up, latest
 from spanloom.training.checkpoints import CheckpointWriter, restore
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
 from spanloom.training.divergence import all_finite, diverged
 from spanloom.training.facts import Facts, read_facts
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.fits import available_memory, check_fits, check_heldout
+from spanloom.training.judge import Judge
 from spanloom.training.lock import directory_lock
 from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile, TensorBoard
 from spanloom.training.lost import refuse_lost
 from spanloom.training.machine import describe_machine, differences, measured_peak
 from spanloom.training.memory import return_freed_memory
+from spanloom.training.origin import FROM_THE_BEGINNING, origin_after, origin_in, rate_of_count, rate_of_step
+from spanloom.training.patience import patience_of, say_finished
 from spanloom.training.progress import Display, make_display
 from spanloom.training.recorder import Recorder, Speeds, count_tokens
 from spanloom.training.run_file import restore_run, write_run
 from spanloom.training.same_data import changed_parts, refuse_changed_text, vocabulary_for
-from spanloom.training.say import saved_sayer, say_data, say_first_loss, say_heldout, say_model, say_resume, say_stopped
-from spanloom.training.signals import Stopped, stop_signals
+from spanloom.training.say import saved_sayer, say_data, say_first_loss, say_model, say_resume, say_stopped
+from spanloom.training.signals import stop_signals
+from spanloom.training.skipped import Skipped, most_skipped
 from spanloom.training.start import find_start, load_start
 from spanloom.training.state import TrainState, fresh_state
 from spanloom.training.step import make_train_step
@@ -79,51 +80,56 @@ def train(
         checkpoint = latest(directory)
         if checkpoint is None:
             refuse_lost(directory)
-        specs = declare(run.model)
-        optimizer = build_optimizer(run.optimizer, run.schedule, specs, run.weights, run.seed)
+        facts = read_facts(checkpoint) if checkpoint else None
         found = find_start(run) if run.start and not checkpoint else None
+        origin = origin_in(facts) if facts else origin_after(run, found.facts) if found else FROM_THE_BEGINNING
+        specs = declare(run.model)
+        optimizer = build_optimizer(run.optimizer, rate_of_count(run, origin), specs, run.weights, run.seed)
 
         # ---- Read the data -------------------------------------------------------------------------------------------
         # A checkpoint needs nothing but itself: its vocabulary is used, not the file that this once came from.
         vocabulary = None
-        if checkpoint:
-            facts = read_facts(checkpoint)
+        if checkpoint and facts:
             vocabulary = vocabulary_for(checkpoint, facts, run, accepted)
             refuse_changed_text(checkpoint, facts, run, directory, accepted)
         data = open_data(
             run,
             directory,
             vocabulary=vocabulary,
-            resumption=facts.resumption if checkpoint else None,
+            resumption=facts.resumption if facts else None,
             progress=display.building,
             workers=workers,
             warn=display.warn,
         )
         say_data(display, run, data)
-        say_model(display, run, num_params(specs))
+        watched = open_watched(
+            run, directory, data.vocabulary, progress=display.building, workers=workers, warn=display.warn
+        )
+        heldout = {**data.heldout, **watched}
+        say_model(display, run, num_params(specs), origin)
         for one in data.tasks:
             try_metrics(one.task, one.heldout, data.vocabulary)
 
         # ---- Restore, in this order ----------------------------------------------------------------------------------
         # 1. The last checkpoint of this directory: weights, optimizer, step and position; the run goes on.
-        # 2. `start` names a Spanloom checkpoint or run: its weights alone, from step 0 with a fresh optimizer.
-        # 3. `start` names a Hugging Face folder: likewise.
+        # 2. `start` names a Spanloom checkpoint or run: its weights, and its optimizer as `follow` says, from step 0.
+        # 3. `start` names a Hugging Face folder: its weights alone.
         # 4. Otherwise random weights, drawn from the seed.
         # 5. What is damaged or does not fit is an error, never passed over for the next in this order.
         # From here on a signal waits: an exception that breaks into JAX's tracing can crash Python as it ends.
         stack.enter_context(stop.deferred())
         first_step, position = 0, data.train.start
         least, most = expected_initial_loss(run.model, run.loss)
-        if checkpoint:
+        shapes = jax.eval_shape(lambda key: optimizer.init(initialize(specs, key)), jax.random.key(0))
+        if checkpoint and facts:
             other = changed_parts(checkpoint, facts, run, data, accepted)
-            shapes = jax.eval_shape(lambda key: optimizer.init(initialize(specs, key)), jax.random.key(0))
             restored = restore(checkpoint, opt_state_like=shapes)
             first_step, position = restored.step, restored.position
             state = TrainState(jnp.asarray(first_step, jnp.int32), restored.params, restored.opt_state)
             say_resume(display, restored.facts, run, other, differences(restored.facts.machine, machine))
         elif found:
-            start = load_start(run, found)
-            state, least = fresh_state(as_kept(start.params, run.weights), optimizer), -math.inf
+            start = load_start(run, found, shapes if run.follow.optimizer == "continue" else None)
+            state, least = fresh_state(as_kept(start.params, run.weights), optimizer, start.opt_state), -math.inf
             display.say(f"start: {start.description}")
             for warning in start.warnings:
                 display.warn(warning)
@@ -135,8 +141,9 @@ def train(
         write_run(run, directory)  # not before: settings that fail with their data bind nobody
         metrics_file = MetricsFile(directory / METRICS_FILE, first_step)
         stack.callback(metrics_file.close)
-        if first_step >= run.steps and all(metrics_file.has("eval", task, first_step) for task in data.heldout):
-            display.say(f"all {run.steps:,} steps are done; to train on: spanloom train {directory} --steps N")
+        over = (patience := patience_of(facts)).ended(run.stopping)
+        if (over or first_step >= run.steps) and all(metrics_file.has("eval", task, first_step) for task in heldout):
+            say_finished(display, run, directory, patience)
             return True
 
         stack.enter_context(ahead_of(data, checkpoint, display.say))
@@ -145,12 +152,12 @@ def train(
         display.say("compiling the training step")
         # One program for one shape of batch: another shape would be an error here, never a silent second compilation.
         example, _ = data.train.take(position, run.batch_size)
-        rate = learning_rate(run.optimizer, run.schedule)
-        jitted = make_train_step(run.model, run.loss, optimizer, rate, run.seed, run.microbatches)
+        rate, skips = rate_of_step(run, origin), run.stopping.nonfinite == "skip"
+        jitted = make_train_step(run.model, run.loss, optimizer, rate, run.seed, run.microbatches, skips)
         train_step = jitted.lower(state, example).compile()
         check_fits(train_step, run, available_memory(device))
-        heldout_step, averaged = make_heldout_step(run.model, data.vocabulary), jax.jit(averaged_params)
-        check_heldout(heldout_step, state, run, data.heldout.values(), available_memory(device))
+        heldout_step = make_heldout_step(run.model, data.vocabulary)
+        check_heldout(heldout_step, state, run, heldout.values(), available_memory(device))
         return_freed_memory()
         if cache:
             seal_entries(cache)
@@ -170,39 +177,22 @@ def train(
             log_every=run.log.every,
             last_step=run.steps,
             diverged=functools.partial(diverged, run=run, directory=directory),
-            skips=isinstance(run.optimizer, Adafactor) and run.optimizer.skip_nan_updates,
+            most_skipped=most_skipped(run),
+            skipped=Skipped(**facts.skipped) if facts else None,
         )
         sayer, keeper = saved_sayer(display, directory), functools.partial(keep_needed, data)
         writer = CheckpointWriter(directory / CHECKPOINTS, run.checkpoint, data.vocabulary.files(), sayer, keeper)
         stack.callback(writer.close)
         logger.write("start", first_step, {"parameters": num_params(specs), "peak_flops": speeds.peak, **machine})
-
-        def evaluate(step: int, saved: Path | None = None) -> float | None:
-            """Held-out loss of each task at `step`, written down; their mean, with the checkpoint `saved` of that step
-            too if it is there.
-
-            None if there is no held-out part, all was measured already, or a stop was asked for.
-            """
-            if all(metrics_file.has("eval", task, step) for task in data.heldout):
-                return None
-            weights = averaged(state.opt_state, state.params) or state.params
-            try:
-                measured = heldout_by_task(heldout_step, weights, data.heldout, run.eval, stop.until_requested)
-            except Stopped:
-                return None  # the next start makes up for it
-            for task, values in measured.items():
-                if not metrics_file.has("eval", task, step):
-                    logger.write("eval", step, {"task": task, **values})
-            loss = statistics.fmean(values["heldout_loss"] for values in measured.values())
-            if saved:
-                add_heldout_loss(saved, loss)
-            say_heldout(display, step, measured)
-            return loss
+        judge = Judge(run, heldout_step, heldout, patience, metrics_file, logger, display, stop.until_requested)
 
         # ---- Train, check the first loss, evaluate, save -------------------------------------------------------------
         if first_step and (first_step % run.eval.every == 0 or first_step >= run.steps):
-            evaluate(first_step, checkpoint)  # if it was interrupted
+            judge.evaluate(state, first_step, checkpoint)  # if it was interrupted
         stop.check()
+        if judge.over:
+            say_finished(display, run, directory, judge.patience)
+            return True
         display.begin(first_step, run.steps)
         reader = StepReader(data.train, position, first_step, run.batch_size)
         batches = prefetch(reader, first_step, run.steps, run.loading.ahead, run.loading.workers)
@@ -222,9 +212,9 @@ def train(
             heldout_loss = None
             if step % run.eval.every == 0 or step == run.steps:
                 recorder.flush()
-                heldout_loss = evaluate(step)
+                heldout_loss = judge.evaluate(state, step)
 
-            stopping = stop.requested or step == run.steps
+            stopping = stop.requested or step == run.steps or judge.over
             if step % run.checkpoint.every == 0 or stopping:
                 recorder.flush()
                 if not all_finite(state.params):
@@ -240,15 +230,21 @@ def train(
                     eras=eras,
                     content=data.content,
                     streams=standings(data, position),
+                    skipped=recorder.skipped.to_data(),
+                    origin=origin.to_data(),
+                    patience=judge.patience.to_data(),
                 )
                 restore_run(run, directory)
                 writer.save(state, facts)
 
             if stopping:
+                over = judge.over
                 break
 
         # Leaving the block waits for the last save; a signal may come until then.
     if step is None or stop.requested:  # None: `Stopped` led here, before there was anything new to save
         say_stopped(display, step, latest(directory))
         return False
-    return step >= run.steps
+    if over:
+        say_finished(display, run, directory, judge.patience)
+    return over or step >= run.steps

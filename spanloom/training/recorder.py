@@ -11,12 +11,11 @@ import jax
 
 from spanloom.training.loggers import Logger
 from spanloom.training.progress import Display, Pace
+from spanloom.training.skipped import Skipped
 
 T = TypeVar("T")
 
 SMOOTHED_STEPS = 50  # the pace shown is the mean over so many
-MOST_SKIPPED = 10
-"""Steps in a row whose loss or gradient may be no number where such updates are left out: more mend nothing."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,13 @@ class Recorder:
         log_every: int,
         last_step: int,
         diverged: Callable[[int, str], Exception],
-        skips: bool = False,
+        most_skipped: int = 0,
+        skipped: Skipped | None = None,
     ) -> None:
         """`diverged(step, what)` makes the error that is raised when a metric is not finite.
 
-        With `skips`, for an optimizer that leaves out updates that are NaN, only once more than MOST_SKIPPED steps in
-        a row had such a metric; until then each is said.
+        Where such updates are left out, only once more than `most_skipped` steps in a row had such a metric; until
+        then each is said, and counted on from `skipped`.
         """
         self._logger = logger
         self._display = display
@@ -54,8 +54,9 @@ class Recorder:
         self._log_every = log_every
         self._last_step = last_step
         self._diverged = diverged
-        self._may_skip = MOST_SKIPPED if skips else 0
-        self._skipped_in_a_row = 0
+        self._most_skipped = most_skipped
+        self.skipped = skipped or Skipped()
+        """Updates left out until the last step fetched."""
         self._pending: tuple[int, int, Mapping[str, jax.Array]] | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=SMOOTHED_STEPS)
         self._since_log: list[tuple[float, int]] = []
@@ -99,6 +100,8 @@ class Recorder:
         self._since_log.append((now - self._clock, tokens))
         self._clock = now
         self._check_finite(step, values)
+        if self._most_skipped:
+            values = {**values, "skipped": float(self.skipped.total)}
         self.last = values
         logged = step % self._log_every == 0 or step in (1, self._last_step)
         if logged:
@@ -111,15 +114,17 @@ class Recorder:
 
     def _check_finite(self, step: int, values: Mapping[str, float]) -> None:
         bad = [name for name in ("loss", "grad_norm") if not math.isfinite(values[name])]
+        self.skipped = self.skipped.after(bool(bad))
         if not bad:
-            self._skipped_in_a_row = 0
             return
-        self._skipped_in_a_row += 1
         what = f"the {bad[0].replace('_', ' ')} is {values[bad[0]]}"
-        if self._skipped_in_a_row > self._may_skip:
+        if self.skipped.in_a_row > self._most_skipped:
             self._logger.write("diverged", step, values)
             raise self._diverged(step, what)
-        self._display.warn(f"step {step}: {what}; NaN updates are left out ({self._skipped_in_a_row} in a row)")
+        self._display.warn(
+            f"step {step}: {what}; NaN updates are left out ({self.skipped.in_a_row} in a row, {self.skipped.total} in "
+            "all)"
+        )
 
     def _measured(self, steps: Iterable[tuple[float, int]]) -> dict[str, float]:
         times, tokens = zip(*steps, strict=True)

@@ -1,14 +1,12 @@
 """What a run tells its user in words, one function for each occasion."""
 
 import math
-import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 
-from spanloom.optim.build import learning_rate
 from spanloom.pipeline.data import Data, in_words
 from spanloom.pipeline.facts.misfits import repeat_misfit
 from spanloom.pipeline.several import in_fields
@@ -21,6 +19,7 @@ from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.settings.vocabulary import Bytes
 from spanloom.training.facts import Facts
 from spanloom.training.first_loss import FirstLoss
+from spanloom.training.origin import FROM_THE_BEGINNING, Origin, rate_of_step
 from spanloom.training.progress import Display, amount, times
 from spanloom.training.same_data import TEXT_SETTINGS
 from spanloom.vocabularies.vocabulary import Vocabulary
@@ -101,7 +100,7 @@ def _warn_of_no_best(display: Display, run: Run, data: Data) -> None:
         )
 
 
-def say_model(display: Display, run: Run, parameters: int) -> None:
+def say_model(display: Display, run: Run, parameters: int, origin: Origin = FROM_THE_BEGINNING) -> None:
     """The model's size, and how it is trained."""
     model = run.model
     display.say(
@@ -111,26 +110,29 @@ def say_model(display: Display, run: Run, parameters: int) -> None:
     )
     display.say(
         f"optimizer: {kind_name(type(run.optimizer))}, learning rate {run.optimizer.learning_rate:g}, "
-        f"{kind_name(type(run.schedule))} schedule (at most {_highest_rate(run):.2g} in these steps), dropout "
+        f"{kind_name(type(run.schedule))} schedule (at most {_highest_rate(run, origin):.2g} in these steps), dropout "
         f"{model.dropout:g}"
     )
-    _say_schedule(display, run)
+    _say_schedule(display, run, origin)
 
 
-def _highest_rate(run: Run) -> float:
+def _highest_rate(run: Run, origin: Origin) -> float:
     """The highest learning rate of a step: a schedule may be far below the rate that the optimizer names."""
     steps = np.unique(np.linspace(0, max(run.steps - 1, 0), 1001).astype(np.int32))
-    return float(np.max(learning_rate(run.optimizer, run.schedule)(jnp.asarray(steps))))
+    return float(np.max(rate_of_step(run, origin)(jnp.asarray(steps))))
 
 
-def _say_schedule(display: Display, run: Run) -> None:
+def _say_schedule(display: Display, run: Run, origin: Origin) -> None:
     """That the learning rate is at its end before the run is."""
     schedule = run.schedule
-    if isinstance(schedule, Linear | Cosine | WSD) and schedule.decay_steps and schedule.decay_steps < run.steps:
+    if not isinstance(schedule, Linear | Cosine | WSD) or not schedule.decay_steps:
+        return
+    if (end := max(schedule.decay_steps - origin.schedule, 0)) < run.steps:
         display.say(
-            f"schedule: it ends at step {schedule.decay_steps:,} of {run.steps:,}; from there on the learning rate "
+            f"schedule: it ends at step {end:,} of {run.steps:,}; from there on the learning rate "
             f"stays at {run.optimizer.learning_rate * schedule.end_factor:g}. To lower it over all steps: "
-            f"--schedule.decay-steps {run.steps} (in a run that has begun with --accept-change schedule.decay_steps)"
+            f"--schedule.decay-steps {origin.schedule + run.steps} (in a run that has begun with --accept-change "
+            "schedule.decay_steps)"
         )
 
 
@@ -175,14 +177,18 @@ def say_first_loss(display: Display, first: FirstLoss) -> None:
         display.warn(warning)
 
 
-def say_heldout(display: Display, step: int, measured: Mapping[str, Mapping[str, float]]) -> None:
-    """One held-out evaluation, of each task."""
-    losses = {task: values["heldout_loss"] for task, values in measured.items()}
-    loss = statistics.fmean(losses.values())
-    mean = f", the mean of {len(losses)} tasks" if len(losses) > 1 else ""
-    display.say(f"step {step}  held-out loss {loss:.4f} nats a target token ({loss / math.log(2):.3f} bits){mean}")
-    if mean:
-        display.say("  " + ", ".join(f"{task} {loss:.4f}" for task, loss in losses.items()))
+def say_heldout(display: Display, run: Run, step: int, losses: Mapping[str, float], loss: float | None) -> None:
+    """One held-out evaluation, of each task; `loss` is the one that decides, None if none was held out of those that
+    are learnt.
+    """
+    learnt = [task.name for task in run.tasks if task.name in losses]
+    mean = f", the mean of {len(learnt)} tasks" if len(learnt) > 1 else ""
+    mean = f", of {run.checkpoint.best_task}" if run.checkpoint.best_task else mean
+    if loss is not None:
+        display.say(f"step {step}  held-out loss {loss:.4f} nats a target token ({loss / math.log(2):.3f} bits){mean}")
+    if len(losses) > 1 or loss is None:
+        each = ", ".join(f"{task} {loss:.4f}" for task, loss in losses.items())
+        display.say(f"  {each}" if loss is not None else f"step {step}  held-out loss: {each}")
 
 
 def saved_sayer(display: Display, directory: Path) -> Callable[[int, int, float], None]:

@@ -14,9 +14,10 @@ from spanloom.settings.objectives import Supervised
 from spanloom.settings.run import Run
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 from spanloom.tasks.objectives.build import denoiser_of
-from spanloom.training.checkpoint_paths import open_checkpoint
 from spanloom.training.checkpoints import restore
-from spanloom.training.facts import read_facts, vocabulary_inside
+from spanloom.training.chosen import chosen
+from spanloom.training.facts import Facts, read_facts, vocabulary_inside
+from spanloom.training.origin import origin_after, schedule_problem
 from spanloom.vocabularies.build import build
 
 SHOWN = 5  # mismatches named in an error
@@ -36,6 +37,8 @@ class Start:
     """One line for the user."""
     warnings: tuple[str, ...] = ()
     """What the user should know before training on these weights."""
+    opt_state: Any = None
+    """The optimizer's state, where it is taken over."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Found:
     """Its vocabulary, SentencePiece files inside it."""
     run: Run | None
     """The run that trained it, as far as it says so."""
+    facts: Facts | None = None
+    """What else a Spanloom checkpoint says of itself."""
 
 
 def find_start(run: Run) -> Found:
@@ -71,20 +76,39 @@ def find_start(run: Run) -> Found:
         settings = read_settings(path)
         found = Found(path, False, settings.model, settings.vocabulary, read_lineage(path).run)
     else:
-        checkpoint = open_checkpoint(path)
-        theirs = read_facts(checkpoint).run
-        found = Found(checkpoint, True, theirs.model, vocabulary_inside(checkpoint, theirs), theirs)
+        checkpoint = chosen(path, run.follow.which)
+        facts = read_facts(checkpoint)
+        theirs = facts.run
+        found = Found(checkpoint, True, theirs.model, vocabulary_inside(checkpoint, theirs), theirs, facts)
     refuse_misfit(path, found.model, declare(found.model), run.model)
+    _refuse_nothing_to_continue(run, found)
     return found
 
 
-def load_start(run: Run, found: Found) -> Start:
-    """The weights of what `find_start` found for the run. Raises CheckpointError or ConversionError if damaged."""
+def _refuse_nothing_to_continue(run: Run, found: Found) -> None:
+    """Raise StartError where an optimizer's state or a schedule is to go on that the start does not have, or that ends
+    before the run does.
+    """
+    if found.facts is None and "continue" in (run.follow.optimizer, run.follow.schedule):
+        raise StartError(
+            f"start: {found.path} is a Hugging Face folder, which has weights alone: neither optimizer nor schedule "
+            "can go on from there. Give --follow.optimizer reset --follow.schedule restart (for one stage, "
+            "--stage.1.follow...); where the schedule is to begin as after N steps, --schedule.step-offset -N (rsqrt)"
+        )
+    if problem := schedule_problem(run, origin_after(run, found.facts)):
+        raise StartError(problem)
+
+
+def load_start(run: Run, found: Found, opt_state_like: Any = None) -> Start:
+    """The weights of what `find_start` found for the run, and the optimizer's state where its shapes and types are
+    given (see `restore`). Raises CheckpointError or ConversionError if damaged, or if the state is another optimizer's.
+    """
     notes: tuple[str, ...] = ()
+    opt_state = None
     if found.is_ours:
-        restored = restore(found.path)
-        params = restored.params
-        description = f"weights of {found.path} (step {restored.step}), optimizer fresh"
+        restored = restore(found.path, opt_state_like)
+        params, opt_state = restored.params, restored.opt_state
+        description = f"weights of {found.path} (step {restored.step}), {origin_after(run, restored.facts).describe()}"
     else:
         from spanloom.conversion.huggingface import import_hf
 
@@ -93,7 +117,7 @@ def load_start(run: Run, found: Found) -> Start:
         description = f"weights of the Hugging Face folder {found.path}, optimizer fresh"
     fitting = unflatten(run.model, {name: jnp.asarray(leaf, jnp.float32) for name, leaf in flatten(params).items()})
     warnings = vocabulary_warnings(Path(str(run.start)), found.vocabulary, run.vocabulary)
-    return Start(fitting, description, (*notes, *warnings, *untrained_sentinels(found, run)))
+    return Start(fitting, description, (*notes, *warnings, *untrained_sentinels(found, run)), opt_state)
 
 
 def refuse_misfit(path: Path, saved: Model, params: Any, wanted: Model) -> None:

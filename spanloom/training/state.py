@@ -24,7 +24,8 @@ class TrainState:
     """What the optimizer remembers: an optax state."""
 
 
-def fresh_state(params: Any, optimizer: optax.GradientTransformation) -> TrainState:
-    """The state before the first update of `params`."""
-    # jit: one compilation and one pass over memory, not one for each of hundreds of leaves.
-    return TrainState(jnp.zeros((), jnp.int32), params, jax.jit(optimizer.init)(params))
+def fresh_state(params: Any, optimizer: optax.GradientTransformation, opt_state: Any = None) -> TrainState:
+    """The state before the first update of `params`, whose optimizer may go on with a state that it has."""
+    if opt_state is None:  # jit: one compilation and one pass over memory, not one for each of hundreds of leaves
+        opt_state = jax.jit(optimizer.init)(params)
+    return TrainState(jnp.zeros((), jnp.int32), params, opt_state)

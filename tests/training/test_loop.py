@@ -17,6 +17,7 @@ from spanloom.settings.optimizer import Adafactor, AdamW, Constant, Factors
 from spanloom.settings.run import Checkpoints, Evaluation, Logging
 from spanloom.settings.run_layout import steps_in
 from spanloom.settings.serialize import from_json
+from spanloom.settings.stopping import Stopping
 from spanloom.training import checkpoints, gradients, loop
 from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
 from spanloom.training.checkpoints import restore
@@ -208,26 +209,36 @@ def test_a_held_out_batch_that_does_not_fit_is_refused_before_the_first_step(tex
     assert losses(tmp_path)["eval", 2] == pytest.approx(losses(tmp_path / "b")["eval", 2], rel=1e-6)
 
 
-@pytest.mark.parametrize("skip", [True, False])
+SKIPS = {
+    "stop": {"optimizer": Adafactor()},
+    "elements": {"optimizer": Adafactor(skip_nan_updates=True)},
+    "step": {"stopping": Stopping(nonfinite="skip")},
+}
+
+
+@pytest.mark.parametrize("skip", list(SKIPS))
 def test_one_step_without_a_number_ends_a_run_or_is_left_out_as_asked(text, tmp_path, monkeypatch, skip):
-    run = run_of(text, 5, optimizer=Adafactor(skip_nan_updates=skip), checkpoint=Checkpoints(every=1, keep=9))
+    run = run_of(text, 5, checkpoint=Checkpoints(every=1, keep=9), **SKIPS[skip])
     third = open_data(run.resolve(), tmp_path).train.batch(2 * run.batch_size, run.batch_size)
     whole = gradients.loss_and_metrics
 
-    def broken(params, config, loss, batch, dropout_key):
-        value, sums = whole(params, config, loss, batch, dropout_key)
+    def broken(params, config, loss, batch, *more):
+        value, sums = whole(params, config, loss, batch, *more)
         same = jnp.all(batch["encoder_input_tokens"] == third["encoder_input_tokens"])
         return value * jnp.where(same, jnp.nan, 1.0), sums
 
     monkeypatch.setattr(gradients, "loss_and_metrics", broken)
-    if not skip:
-        with pytest.raises(DivergedError, match="at step 3: the loss is nan"):
+    if skip == "stop":
+        with pytest.raises(DivergedError, match=r"step 3: the loss is nan.*/[12], and nothing.*--stopping.nonfinite skip"):
             train(run, tmp_path)
+        assert all_finite(restore(latest(tmp_path)).params) and latest(tmp_path).name == "2"
         return
     finished, output = train(run, tmp_path)
     assert finished and "warning: step 3: the loss is nan; NaN updates are left out" in output
     second, third, last = (restore(tmp_path / "checkpoints" / name) for name in ("2", "3", "5"))
     assert same_arrays(second.params, third.params) and not same_arrays(third.params, last.params)
+    assert [e["skipped"] for e in events(tmp_path) if e["kind"] == "train"] == [0, 0, 1, 1, 1]
+    assert third.facts.skipped == {"total": 1, "in_a_row": 1} and last.facts.skipped == {"total": 1, "in_a_row": 0}
     assert third.facts.loss is None and last.facts.loss is not None and all_finite(last.params)
 
 

@@ -3,7 +3,10 @@ import math
 import jax.numpy as jnp
 import pytest
 
-from spanloom.training.recorder import MOST_SKIPPED, Recorder, Speeds, count_tokens
+from spanloom.training.recorder import Recorder, Speeds, count_tokens
+from spanloom.training.skipped import Skipped
+
+MOST_SKIPPED = 10
 
 
 class Listener:
@@ -66,7 +69,7 @@ def test_not_a_number_stops(bad, name):
 
 def test_where_such_updates_are_left_out_only_a_loss_that_stays_no_number_stops():
     listener = Listener()
-    recording = recorder(listener, last_step=100, skips=True)
+    recording = recorder(listener, last_step=100, most_skipped=MOST_SKIPPED, skipped=Skipped(5))
     bad = [*range(3, 3 + MOST_SKIPPED), *range(20, 21 + MOST_SKIPPED)]
     for step in range(1, bad[-1] + 1):
         recording.add(step, 100, metrics(math.nan if step in bad else 1))
@@ -74,7 +77,9 @@ def test_where_such_updates_are_left_out_only_a_loss_that_stays_no_number_stops(
         recording.flush()
     assert len(listener.warned) == 2 * MOST_SKIPPED
     assert listener.warned[1].startswith("step 4: the loss is nan") and "2 in a row" in listener.warned[1]
-    assert "1 in a row" in listener.warned[MOST_SKIPPED]
+    assert "1 in a row, 16 in all" in listener.warned[MOST_SKIPPED]
+    counts = {step: values["skipped"] for kind, step, values in listener.events if kind == "train"}
+    assert (counts[2], counts[4], counts[14], counts[22]) == (5, 7, 15, 18)
 
 
 def test_padding_is_no_token():

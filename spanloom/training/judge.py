@@ -1,0 +1,93 @@
+"""Measures the held-out losses of a run as it trains, and tells whether they end it."""
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import jax
+
+from spanloom.evaluation.heldout import HeldoutStep, heldout_by_task
+from spanloom.optim.averaged import averaged_params
+from spanloom.pipeline.batches import Batch
+from spanloom.pipeline.dataset import Dataset
+from spanloom.settings.run import Run
+from spanloom.training.checkpoint_paths import add_heldout_loss
+from spanloom.training.loggers import Logger, MetricsFile
+from spanloom.training.patience import Patience
+from spanloom.training.progress import Display
+from spanloom.training.say import say_heldout
+from spanloom.training.signals import Stopped
+from spanloom.training.state import TrainState
+
+
+class Judge:
+    """Held-out losses at one step after another, each written down once."""
+
+    def __init__(
+        self,
+        run: Run,
+        step: HeldoutStep,
+        parts: Mapping[str, Dataset],
+        patience: Patience,
+        metrics: MetricsFile,
+        logger: Logger,
+        display: Display,
+        until: Callable[[Iterable[Batch]], Iterable[Batch]],
+    ) -> None:
+        """Of `parts`, by task, some may be of tasks that are not learnt. `patience`: as it stands so far; `until` is
+        given the batches, and may end them by `Stopped`. What is written goes to `logger`, `metrics` among it.
+        """
+        self._run = run
+        self._step = step
+        self._averaged = jax.jit(averaged_params)
+        self._parts = parts
+        self._metrics = metrics
+        self._logger = logger
+        self._display = display
+        self._until = until
+        self.patience = patience
+        """What an early stop goes by, until now."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the run ends here."""
+        return self.patience.ended(self._run.stopping)
+
+    def has(self, step: int) -> bool:
+        """Whether all was measured at `step`, the last one that was written down."""
+        return all(self._metrics.has("eval", task, step) for task in self._parts)
+
+    def evaluate(self, state: TrainState, step: int, saved: Path | None = None) -> float | None:
+        """The held-out loss that decides (see `deciding_loss`) at `step`, written down with that of each task, with the
+        checkpoint `saved` of that step too if it is there. Measured are the averaged weights where there are any.
+
+        None if there is no held-out part, all was measured already, or a stop was asked for.
+        """
+        if self.has(step):
+            return None
+        weights = self._averaged(state.opt_state, state.params) or state.params
+        try:
+            measured = heldout_by_task(self._step, weights, self._parts, self._run.eval, self._until)
+        except Stopped:
+            return None  # the next start makes up for it
+        for task, values in measured.items():
+            if not self._metrics.has("eval", task, step):
+                self._logger.write("eval", step, {"task": task, **values})
+        losses = {task: values["heldout_loss"] for task, values in measured.items()}
+        loss = deciding_loss(self._run, losses)
+        if saved and loss is not None:
+            add_heldout_loss(saved, loss)
+        self.patience = self.patience.after(step, loss, self._run)
+        say_heldout(self._display, self._run, step, losses, loss)
+        return loss
+
+
+def deciding_loss(run: Run, losses: Mapping[str, float]) -> float | None:
+    """The loss that tells which checkpoint is the best: of checkpoint.best_task, or the mean of the tasks learnt.
+
+    None where nothing of these is held out.
+    """
+    if run.checkpoint.best_task is not None:
+        return losses.get(run.checkpoint.best_task)
+    learnt = [losses[task.name] for task in run.tasks if task.name in losses]
+    return statistics.fmean(learnt) if learnt else None

@@ -1,0 +1,90 @@
+"""What a run counts on from where it follows another one: steps that optimizer and schedule had done before its own.
+
+A run's steps, its data and its dropout begin at 0 whatever it follows. The optimizer's state counts its own steps.
+"""
+
+from dataclasses import asdict, dataclass
+
+import jax
+import jax.numpy as jnp
+
+from spanloom.optim.build import learning_rate
+from spanloom.optim.schedules import Curve, Step
+from spanloom.settings.optimizer import WSD, Cosine, Linear
+from spanloom.settings.run import Run
+from spanloom.training.facts import Facts
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the counts of a run begin."""
+
+    optimizer: int = 0
+    """Steps that the optimizer's state had counted at step 0 of the run."""
+    schedule: int = 0
+    """Step of the schedule at step 0 of the run."""
+    rewarm_steps: int = 0
+    """Steps over which the learning rate rises from 0 at first."""
+
+    def describe(self) -> str:
+        """In words."""
+        optimizer = f"optimizer as after {self.optimizer:,} steps" if self.optimizer else "optimizer fresh"
+        schedule = f", schedule at its step {self.schedule:,}" if self.schedule else ""
+        rewarm = f", learning rate rising over {self.rewarm_steps:,} steps" if self.rewarm_steps else ""
+        return optimizer + schedule + rewarm
+
+    def to_data(self) -> dict[str, int]:
+        """JSON data for a checkpoint."""
+        return asdict(self)
+
+
+FROM_THE_BEGINNING = Origin()
+"""That of a run which follows none."""
+
+
+def origin_in(facts: Facts) -> Origin:
+    """That of a run of which there is a checkpoint."""
+    return Origin(**facts.origin)
+
+
+def origin_after(run: Run, facts: Facts | None) -> Origin:
+    """That of a run which follows the one of these facts; None: nothing is known of that."""
+    before, step = (origin_in(facts), facts.step) if facts else (Origin(), 0)
+    return Origin(
+        optimizer=before.optimizer + step if run.follow.optimizer == "continue" else 0,
+        schedule=before.schedule + step if run.follow.schedule == "continue" else 0,
+        rewarm_steps=run.follow.rewarm_steps,
+    )
+
+
+def rate_of_step(run: Run, origin: Origin) -> Curve:
+    """The learning rate of the run's step 0, 1, ... (int32) as float32."""
+    curve = learning_rate(run.optimizer, run.schedule)
+    if origin == FROM_THE_BEGINNING:
+        return curve
+
+    def rate(step: Step) -> jax.Array:
+        risen = jnp.minimum(1.0, step / origin.rewarm_steps) if origin.rewarm_steps else 1.0
+        return curve(step + origin.schedule) * jnp.asarray(risen, jnp.float32)
+
+    return rate
+
+
+def rate_of_count(run: Run, origin: Origin) -> Curve:
+    """Likewise of the step that the optimizer's state counts."""
+    curve = rate_of_step(run, origin)
+    return (lambda count: curve(count - origin.optimizer)) if origin.optimizer else curve
+
+
+def schedule_problem(run: Run, origin: Origin) -> str | None:
+    """What is wrong with a schedule that goes on: whether it is at 0 before the run ends."""
+    schedule = run.schedule
+    if not isinstance(schedule, Linear | Cosine | WSD) or schedule.end_factor or schedule.decay_steps is None:
+        return None
+    if (last := origin.schedule + run.steps) <= schedule.decay_steps:
+        return None
+    return (
+        f"the schedule goes on at its step {origin.schedule:,}, and is at 0 from schedule.decay_steps = "
+        f"{schedule.decay_steps:,} on, before the run's last step ({last:,} of the schedule): nothing would be learned "
+        f"there. Give --schedule.decay-steps {last}, a --schedule.end-factor above 0, or --follow.schedule restart"
+    )
