@@ -19,13 +19,17 @@ COMMANDS = {
     ),
     "finetune": ("--data pairs.tsv --start CHECKPOINT --out DIR", "inputs to targets, from a checkpoint"),
     "fill": ("CHECKPOINT", "what a model puts in the place of masked spans"),
+    "plan": (
+        "RECIPE [--on v4-32 h100x8 ...]",
+        "memory, FLOPs and hours of a run on devices that need not be here",
+    ),
     "show": ("RECIPE [--task NAME]", "examples as the model will see them: spans in colour, rates, lengths, padding"),
     "cache": ("RECIPE [--out DIR]", "build the token stores of a recipe beforehand"),
     "convert": ("SRC DST --to hf", "a run or checkpoint as a folder that Hugging Face loads"),
 }
 """Command, its arguments and what it does; each is a module of this package with a function `main`."""
 TRAINING = {"train", "pretrain", "finetune"}
-LISTING = {"recipes", "show"}
+LISTING = {"recipes", "plan", "show"}
 """What is there to be read: who has read enough of it may leave."""
 
 

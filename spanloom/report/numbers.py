@@ -7,7 +7,7 @@ from spanloom.pipeline.facts.tasks import TaskFacts
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Headings, and rows."""
-NAMES = ("task", "part", "objective", "side")
+NAMES = ("task", "part", "objective", "side", "parameter", "divided along")
 """Headings of columns that hold words."""
 
 

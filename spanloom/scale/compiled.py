@@ -1,6 +1,5 @@
 """Compiling ahead of time for devices that need not be there, and reading off what the program needs of each."""
 
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -10,15 +9,9 @@ from typing import Any
 import jax
 
 from spanloom.scale.hlo import Cost, Program, xla_cost
+from spanloom.scale.libtpu import prepare_libtpu
 from spanloom.scale.topologies import Topology
 
-_LIBTPU = {
-    "TPU_WORKER_HOSTNAMES": "localhost",
-    "TPU_ACCELERATOR_TYPE": "v5e-4",
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-    "TPU_SKIP_MDS_QUERY": "1",
-}
-"""Without these libtpu asks a network who it is, and says on stderr that nobody answers; any answer will do."""
 _OPTIONS = {"v4": {"chip_config_name": "megacore"}}  # both cores of a chip as one device, as JAX has them on a v4
 
 
@@ -80,11 +73,6 @@ class Compiled:
     def sent(self) -> float:
         """Bytes sent to other devices."""
         return sum(self.exchanged.values())
-
-
-def prepare_libtpu() -> None:
-    """Has libtpu work without a TPU: call it before JAX is imported, or at least before libtpu is used first."""
-    os.environ.update(_LIBTPU)
 
 
 def tpu_devices(topology: Topology) -> Sequence[Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _CALLED = re.compile(r"\b(?:calls|to_apply|true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_LOOP_PARTS = re.compile(r"\b(?:condition|body)=%?([\w.\-]+)")
 _LOOP = re.compile(r" while\(.*?condition=%?([\w.\-]+), body=%?([\w.\-]+)")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _BOUND = re.compile(r"%?([\w.\-]+) = s32\[\]\S* constant\((\d+)\)")
@@ -106,24 +107,35 @@ class Program:
         return xla_cost("\n".join(["HloModule part", *self._preamble, *self._with_entry(name)]))
 
     def _with_entry(self, entry: str) -> Iterator[str]:
+        wanted = self._reached(entry)
         for name, lines in self._lines.items():
-            if name == self._entry and name != entry:
-                continue  # nothing calls it
-            head = lines[0].removeprefix("ENTRY ")
-            yield from [f"ENTRY {head}" if name == entry else head, *lines[1:]]
+            if name in wanted:
+                head = lines[0].removeprefix("ENTRY ")
+                yield from [f"ENTRY {head}" if name == entry else head, *lines[1:]]
+
+    def _reached(self, name: str) -> set[str]:
+        """A computation, and all that it needs: what is called, loops, their conditions."""
+        found, todo = set[str](), [name]
+        while todo:
+            one = todo.pop()
+            if one in self._lines and one not in found:
+                found.add(one)
+                text = "\n".join(self._lines[one][1:])
+                todo += _CALLED.findall(text) + _LOOP_PARTS.findall(text) + _branches(text)
+        return found
 
     def _inner_loops(self, name: str) -> list[Loop]:
         """The loops of a computation and of what it calls, but not those within loops."""
         called = [name, *self._called(name)]
         return [loop for one in called for loop in self._own_loops(one)]
 
+    @functools.cache  # noqa: B019
     def _called(self, name: str) -> list[str]:
-        """What a computation calls, and what that calls; bodies of loops are not called."""
+        """What a computation calls, as often as it does, and what that calls; bodies of loops are not called."""
+        text = "\n".join(self._lines.get(name, [""])[1:])
         found: list[str] = []
-        for line in self._lines.get(name, ()):
-            names = [*_CALLED.findall(line), *(n.strip(" %") for m in _BRANCHES.findall(line) for n in m.split(","))]
-            for one in names:
-                found += [one, *self._called(one)]
+        for one in _CALLED.findall(text) + _branches(text):
+            found += [one, *self._called(one)]
         return found
 
     def _own_loops(self, name: str) -> list[Loop]:
@@ -153,13 +165,17 @@ class Program:
         return {name: number for name, number in times.items() if name in self._lines}
 
 
+def _branches(text: str) -> list[str]:
+    return [name.strip(" %") for listed in _BRANCHES.findall(text) for name in listed.split(",")]
+
+
 def xla_cost(text: str) -> Cost:
     """XLA's own count for the entry of an HLO module given as text, bodies of loops once."""
     import jax
-    from jaxlib import _jax, xla_client
+    from jaxlib import _hlo, _jax  # type: ignore[attr-defined]  # compiled, without stubs
 
-    module = xla_client.hlo.hlo_module_from_text(text)  # type: ignore[attr-defined]
-    found = _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)  # type: ignore[attr-defined]
+    module = _hlo.hlo_module_from_text(text)
+    found = _jax.hlo_module_cost_analysis(jax.local_devices(backend="cpu")[0].client, module)
     return Cost(found.get("flops", 0.0), found.get("bytes accessed", 0.0))
 
 

@@ -1,0 +1,86 @@
+"""Changes of a run that make its step smaller in memory, the smallest first, as the flags that make them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args, get_type_hints
+
+from spanloom.settings.model import Model
+from spanloom.settings.run import Run
+
+MOST_PARTS = 8
+"""Microbatches of a batch before more devices share the weights: each has the step's whole latency."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A run that needs less memory, and the flags that make it of the one that was asked for."""
+
+    run: Run
+    flags: tuple[str, ...]
+
+
+def smaller(run: Run, devices: int) -> Iterator[Change]:
+    """Changes of a resolved run on so many devices, in the order of what they cost: activations are computed again
+    (remat), then microbatches, then weights are shared along fsdp, then matrices are divided along tensor.
+    """
+    for tensor in _doubled(_extent(run.mesh.tensor), devices, run.model.num_heads):
+        for fsdp in _doubled(_extent(run.mesh.fsdp), devices // tensor, devices):
+            for parts in _parts(run, devices // tensor):
+                for remat in _policies(run.model):
+                    change = _change(run, tensor, fsdp, parts, remat)
+                    if change.flags:
+                        yield change
+
+
+def _change(run: Run, tensor: int, fsdp: int, parts: int, remat: str | None) -> Change:
+    flags: list[str] = []
+    changed = run
+    if remat is not None and remat != getattr(run.model, "remat", None):
+        changed = replace(changed, model=_with(changed.model, "remat", remat))
+        flags.append(f"--model.remat {remat}")
+    if parts != run.microbatches:
+        changed = replace(changed, microbatch_size=run.batch_size // parts, microbatch_tokens=None)
+        flags.append(f"--microbatch-size {run.batch_size // parts}")
+    for name, size in (("fsdp", fsdp), ("tensor", tensor)):
+        if size != _extent(getattr(run.mesh, name)):
+            changed = replace(changed, mesh=_with(replace(changed.mesh, data="auto"), name, size))
+            flags.append(f"--mesh.{name} {size}")
+    if run.mesh.data != "auto" and changed.mesh != run.mesh:
+        flags.append("--mesh.data auto")
+    return Change(changed, tuple(flags))
+
+
+def _with(settings: Any, name: str, value: Any) -> Any:
+    return replace(settings, **{name: value})
+
+
+def _extent(size: int | str) -> int:
+    return size if isinstance(size, int) else 1
+
+
+def _doubled(first: int, most: int, divides: int) -> list[int]:
+    """`first`, and twice that and so on, while it is a divisor of the devices that there are."""
+    found = [first]
+    while most % (2 * found[-1]) == 0 and divides % (2 * found[-1]) == 0:
+        found.append(2 * found[-1])
+    return found
+
+
+def _parts(run: Run, shards: int) -> list[int]:
+    """Numbers of microbatches: as they are, and more, whose rows all devices can share evenly."""
+    now = run.microbatches
+    return [now] + [
+        parts
+        for parts in (2**power for power in range(1, int(math.log2(MOST_PARTS)) + 1))
+        if parts > now and run.batch_size % parts == 0 and run.batch_size // parts % max(shards, 1) == 0
+    ]
+
+
+def _policies(model: Model) -> list[str | None]:
+    """Rematerialisation policies from the model's own to the one that keeps least."""
+    if "remat" not in {f.name for f in fields(Model)}:
+        return [None]
+    names: tuple[str, ...] = get_args(get_type_hints(Model)["remat"])
+    now = names.index(getattr(model, "remat"))  # noqa: B009
+    return [*names[now:]]
