@@ -35,6 +35,10 @@ SMALLEST = {
     "mixing.py": (["--tasks", "10", "--repeats", "1"], "10 tasks: .* million draws per CPU second"),
     "packing.py": (["--rows", "128", "--repeats", "1", "--tasks", "3"], "3 tasks, targets of median 60: .* rows"),
     "objectives.py": (["--blocks", "8"], "ByT5 1024/189 .* examples(.|\n)*UL2 .* examples"),
+    "optimizers.py": (
+        ["--dry-run", "--steps", "4", "--seeds", "1", "--text", "TEXT", "--optimizers", "adamw", "schedule-free"],
+        r"\| schedule-free \| 0.004 \| \d",
+    ),
 }
 
 
