@@ -16,6 +16,7 @@ from spanloom.cli.errors import UsageError
 from spanloom.cli.help import Entry, Group, entries_of, groups_of_run, render, shown, unknown_default
 from spanloom.cli.parsing import hints_of_run, refuse_unknown, with_tyro
 from spanloom.cli.recipe import Parameter, Recipe
+from spanloom.cli.stage_flags import PLACES, by_number, described, differing, split_stages
 from spanloom.cli.tokens import Flag, merge_repeated, split
 from spanloom.model.sizes import named, sizes_in_short
 from spanloom.settings.kinds import all_fields, get, holds_settings, kind_name, parts, put
@@ -48,12 +49,17 @@ class Command(Generic[Options]):
     """What a command line asks for."""
 
     recipe: Recipe
-    run: Run
-    """With overrides, not resolved."""
+    runs: tuple[Run, ...]
+    """With overrides, not resolved; several are stages."""
     options: Options
     """What the command takes beside the recipe's flags."""
     asked: frozenset[str] = frozenset()
     """Dotted names of the flags that were given."""
+
+    @property
+    def run(self) -> Run:
+        """The run, the first of stages."""
+        return self.runs[0]
 
 
 def parse(
@@ -68,13 +74,12 @@ def parse(
     if words:
         raise UsageError(f"{words[0]!r} is left over; flags begin with --")
     wants_help = any(flag.name == "help" for flag in flags)
-    flags = [flag for flag in flags if flag.name != "help"]
+    flags, of_stages = split_stages(flag for flag in flags if flag.name != "help")
     own = {p.name: p for p in recipe.parameters}
-    kinds = _kind_flags(own)
     others = [name for name in _names(options) if name not in own]  # a recipe's own parameters come first
-    _refuse_code(flags, own)
-    refuse_unknown(flags, [*own, *kinds, *all_fields(), *others], prog)
-    _refuse_groups(flags, [*own, *kinds, *others])
+    kinds = _kind_flags(own)
+    everywhere = [*flags, *(flag for told in of_stages.values() for flag in told)]
+    _refuse_unknown(everywhere, own, [*own, *kinds, *others], prog)
     hints = typing.get_type_hints(options)
     lists = [name for name in others if _is_list(hints[name])]
     flags = merge_repeated(flags, [*_list_fields(), *lists, *(p.name for p in own.values() if _is_list(p.hint))])
@@ -82,30 +87,60 @@ def parse(
     unknown: Mapping[str, str] = {}
     try:
         values = _parse_parameters(own.values(), flags, prog, lenient=wants_help)
-        run = recipe.make(**values)
+        made = recipe.make(**values)
     except Exception:
         if not wants_help:
             raise
-        run, unknown = recipe.example() if recipe.example else _stand_in()
-    if isinstance(run.task, Mixture):
-        kinds = {path: choices for path, choices in kinds.items() if not path.startswith("task.")}
-    chosen_kinds = [flag for flag in flags if flag.name in kinds]
-    made, run = run, _apply_kinds(run, chosen_kinds)
+        made, unknown = recipe.example() if recipe.example else _stand_in()
+    runs = made if isinstance(made, tuple) else (made,)
     if wants_help:
         usage = usage or f"{prog} [--out DIR] [--steps N] [flags]"
-        print(_help(recipe, run, kinds, entries_of(options()), usage, unknown))
+        print(_help(recipe, runs, flags, kinds, entries_of(options()), usage, {**differing(runs), **unknown}))
         raise SystemExit(0)
-    run, flags = _apply_to_mixture(run, flags, prog)
-    _refuse_replaced(recipe, values, made, run, chosen_kinds, [flag for flag in flags if flag.name in own])
-    consumed = (set(own) - _plain_fields()) | set(kinds)
-    _refuse_other_kinds(run, [flag for flag in flags if flag.name not in consumed])
-    rest = [flag for flag in flags if flag.name not in consumed and flag.name not in others]
-    run = replace(with_tyro(Run, _without_tasks(run), rest, prog), **_mixture_of(run))
+    fields = [flag for flag in flags if flag.name not in others]
+    if len(runs) == 1:
+        _refuse_replaced(recipe, values, runs[0], [flag for flag in flags if flag.name in kinds], fields, own)
+    parsed = _parsed(runs, fields, by_number(of_stages, runs), own, prog)
     chosen: Options = with_tyro(options, options(), [flag for flag in flags if flag.name in others], prog)
-    return Command(recipe, run, chosen, frozenset(flag.name for flag in flags))
+    return Command(recipe, parsed, chosen, frozenset(flag.name for flag in flags))
+
+
+def _parsed(
+    runs: tuple[Run, ...], flags: list[Flag], of_stages: Mapping[int, list[Flag]], own: Iterable[str], prog: str
+) -> tuple[Run, ...]:
+    """The runs with flags that hold for all, and with those of each, applied."""
+    if len(runs) == 1:
+        return (_with_flags(runs[0], flags, set(own) - _plain_fields(), own, prog),)
+    flags, parsed = [flag for flag in flags if flag.name not in own], []
+    for number, run in enumerate(runs, 1):
+        common = [flag for flag in flags if number == 1 or flag.name not in PLACES]
+        told = merge_repeated([*common, *of_stages.get(number, ())], [])
+        try:
+            parsed.append(_with_flags(run, told, set(), own, prog))
+        except UsageError as error:
+            raise UsageError(f"stage {number}, {run.name!r}: {error}") from None
+    return tuple(parsed)
+
+
+def _with_flags(run: Run, flags: list[Flag], consumed: set[str], own: Iterable[str], prog: str) -> Run:
+    """A run with flags applied, but for those of the recipe that are `consumed`: kinds first, then single fields."""
+    kinds = _kinds_of(run, _kind_flags(own))
+    run = _apply_kinds(run, [flag for flag in flags if flag.name in kinds])
+    run, flags = _apply_to_mixture(run, flags, prog)
+    rest = [flag for flag in flags if flag.name not in consumed and flag.name not in kinds]
+    _refuse_other_kinds(run, rest)
+    parsed: Run = with_tyro(Run, _without_lists(run), rest, prog)
+    task = run.task if isinstance(run.task, Mixture) else parsed.task
+    return replace(parsed, task=task, eval=replace(parsed.eval, also=run.eval.also))
 
 
 # Kinds and sizes.
+
+
+def _kinds_of(run: Run, kinds: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The flags of `kinds` that a run takes: a mixture takes none of a task's."""
+    mixed = isinstance(run.task, Mixture)
+    return {path: choices for path, choices in kinds.items() if not (mixed and path.startswith("task."))}
 
 
 def _kind_flags(own: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -158,16 +193,11 @@ def _blank(cls: type) -> Any:
 # Mixtures. Their tasks are long lists, which flags could not say.
 
 
-def _without_tasks(run: Run) -> Run:
+def _without_lists(run: Run) -> Run:
     """The run with one task in the place of many. Raises UsageError where there is none."""
     if not run.tasks:
         raise UsageError(f"mixture {run.task.name!r} has no task in it: give it parts, Weighted(task, rate)")
-    return replace(run, task=run.tasks[0])
-
-
-def _mixture_of(run: Run) -> dict[str, Mixture]:
-    """What `_without_tasks` took away."""
-    return {"task": run.task} if isinstance(run.task, Mixture) else {}
+    return replace(run, task=run.tasks[0], eval=replace(run.eval, also=()))
 
 
 def _apply_to_mixture(run: Run, flags: list[Flag], prog: str) -> tuple[Run, list[Flag]]:
@@ -190,6 +220,13 @@ def _apply_to_mixture(run: Run, flags: list[Flag], prog: str) -> tuple[Run, list
 
 
 # Unknown names.
+
+
+def _refuse_unknown(flags: list[Flag], own: Iterable[str], named: list[str], prog: str) -> None:
+    """Refuse what no flag can say; `named` are those that are no field of a run."""
+    _refuse_code(flags, own)
+    refuse_unknown(flags, [*named, *all_fields()], prog)
+    _refuse_groups(flags, named)
 
 
 def _refuse_groups(flags: Iterable[Flag], others: Iterable[str]) -> None:
@@ -226,15 +263,19 @@ def _refuse_other_kinds(run: Run, flags: Iterable[Flag]) -> None:
 
 
 def _refuse_replaced(
-    recipe: Recipe, values: dict[str, Any], made: Run, run: Run, kinds: Sequence[Flag], given: Iterable[Flag]
+    recipe: Recipe, values: dict[str, Any], made: Run, kinds: Sequence[Flag], flags: Iterable[Flag], own: Iterable[str]
 ) -> None:
     """Refuse a parameter of the recipe that sets only fields of a part that another kind has taken the place of."""
-    for flag in given if kinds else ():
+    kinds = [flag for flag in kinds if flag.name in _kinds_of(made, _kind_flags(own))]
+    run = _apply_kinds(made, kinds)
+    for flag in flags if kinds else ():
+        if flag.name not in own:
+            continue
         try:
             without = recipe.make(**{name: value for name, value in values.items() if name != flag.name})
         except Exception:  # a recipe may fail in any way without what must be given; then it is more than those fields
             continue
-        if without != made and _apply_kinds(without, kinds) == run:
+        if isinstance(without, Run) and without != made and _apply_kinds(without, kinds) == run:
             chosen = " ".join(word for kind in kinds for word in (kind.typed, *kind.values))
             raise UsageError(
                 f"{flag.typed} says nothing with {chosen}: it is for the kind that this takes the place of; "
@@ -288,10 +329,13 @@ def _parameters_class(own: Iterable[Parameter]) -> type:
 
 # Help.
 
+_STAGE = (Entry("stage.N.FLAG", str, "That flag of stage N alone.", "as all have it"),)
+
 
 def _help(
     recipe: Recipe,
-    run: Run,
+    runs: tuple[Run, ...],
+    flags: list[Flag],
     kinds: dict[str, tuple[str, ...]],
     others: tuple[Entry, ...],
     usage: str,
@@ -299,13 +343,15 @@ def _help(
 ) -> str:
     """A recipe's own flags come first: they are what must be given."""
     own = tuple(Entry(p.name, p.hint, p.help, shown(p.default)) for p in recipe.parameters)
-    run = _filled(run)
+    kinds = _kinds_of(runs[0], kinds)
+    run = _filled(_apply_kinds(runs[0], [flag for flag in flags if flag.name in kinds]))
     groups = groups_of_run(run, left_out={p.name for p in recipe.parameters}, unknown=unknown)
     return render(
         usage,
         recipe.doc,
         [
             Group("flags of this recipe", "", own),
+            *([Group("stages", described(runs), _STAGE)] if len(runs) > 1 else ()),
             groups[0],
             Group("kinds and sizes", "", tuple(_kind_entries(run, kinds, unknown))),
             Group("flags of this command", "", others),

@@ -20,8 +20,9 @@ from spanloom.cli.errors import CommandError, UsageError
 from spanloom.settings.kinds import parts
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
-from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE
+from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE, STAGES_FILE
 from spanloom.settings.serialize import SettingsError, from_json, to_json
+from spanloom.settings.stages import linked
 
 
 class RecipeError(CommandError):
@@ -49,9 +50,11 @@ class Recipe:
     """What it is, for help."""
     parameters: tuple[Parameter, ...]
     """Typed flags of its own."""
-    make: Callable[..., Run]
-    """The run of these parameters. Raises RecipeError with file and line, or SettingsError."""
-    example: Callable[[], tuple[Run, dict[str, str]]] | None = None
+    make: Callable[..., Run | tuple[Run, ...]]
+    """The run of these parameters, or runs that follow one another (stages; never a tuple of one). Raises RecipeError
+    with file and line, or SettingsError.
+    """
+    example: Callable[[], tuple[Run | tuple[Run, ...], dict[str, str]]] | None = None
     """For help, where no run can be made yet: a run with the recipe's defaults, and what decides the others."""
     source: Path | None = None
     """The recipe file, which is kept beside the run."""
@@ -76,7 +79,7 @@ def find(word: str) -> Recipe:
         if not path.is_file():
             raise UsageError(f"recipe {word}: no such file")
         return _of_file(path, path.stem)
-    if path.name == RUN_FILE and path.is_file():
+    if path.name in (RUN_FILE, STAGES_FILE) and path.is_file():
         return _of_directory(path.parent)
     if path.is_file():
         raise UsageError(
@@ -91,8 +94,11 @@ def find(word: str) -> Recipe:
 
 def _of_directory(path: Path) -> Recipe:
     file = path / RUN_FILE
+    if (path / STAGES_FILE).is_file():
+        stages = read_stages(path)
+        return Recipe(path.name, f"The stages in {path}, going on.", (), lambda: stages, directory=path)
     if not file.is_file():
-        around = next((folder for folder in path.absolute().parents[:2] if (folder / RUN_FILE).is_file()), None)
+        around = next((folder for folder in path.absolute().parents[:2] if _is_begun(folder)), None)
         if around is not None:
             raise UsageError(f"{path} is inside the run directory {around}: name that one to go on with it")
         raise UsageError(
@@ -100,6 +106,24 @@ def _of_directory(path: Path) -> Recipe:
         )
     run = read_run(path)
     return Recipe(run.name, f"The run in {path}, going on.", (), lambda: run, directory=path)
+
+
+def _is_begun(path: Path) -> bool:
+    return (path / RUN_FILE).is_file() or (path / STAGES_FILE).is_file()
+
+
+def read_stages(directory: Path) -> tuple[Run, ...]:
+    """The settings of the stages in a directory. Raises SettingsError with the file's name if they cannot be read."""
+    file = directory / STAGES_FILE
+    try:
+        runs = tuple(from_json(one) for one in json.loads(file.read_text(encoding="utf-8"))["stages"])
+        linked(runs, directory)
+    except (ValueError, RecursionError, KeyError, TypeError, IndexError) as error:
+        raise SettingsError(
+            f"{file}: {error}. If the file is damaged, give the recipe again with --out {directory}, or go on with one "
+            "stage, whose directory is a run of its own"
+        ) from error
+    return runs
 
 
 def read_run(directory: Path) -> Run:
@@ -192,9 +216,9 @@ def _argument_help(doc: str) -> dict[str, str]:
     return found
 
 
-def _call(path: Path, function: Callable[..., Any], values: dict[str, Any]) -> Run:
+def _call(path: Path, function: Callable[..., Any], values: dict[str, Any]) -> Run | tuple[Run, ...]:
     try:
-        run = function(**values)
+        made = function(**values)
     except SettingsError:
         raise
     except ValueError as error:
@@ -206,8 +230,19 @@ def _call(path: Path, function: Callable[..., Any], values: dict[str, Any]) -> R
     except (Exception, SystemExit) as error:
         raise _located(path, error, function) from error
     where = f"{path}:{_first_line(function)}"
+    if not isinstance(made, list | tuple):
+        return _checked(made, where)
+    if not made:
+        raise RecipeError(f"{where}: recipe() returned no run, and must return a spanloom Run, or a list of them")
+    runs = tuple(_checked(run, where) for run in made)
+    return runs if len(runs) > 1 else runs[0]
+
+
+def _checked(run: Any, where: str) -> Run:
+    """A run that a recipe made, its values of the types that they should have."""
     if not isinstance(run, Run):
-        raise RecipeError(f"{where}: recipe() returned {type(run).__name__}, and must return a spanloom Run")
+        kind = type(run).__name__
+        raise RecipeError(f"{where}: recipe() returned {kind}, and must return a spanloom Run, or a list of them")
     try:
         checked = from_json(to_json(run))  # dataclasses check no types; lists become tuples
     except SettingsError as error:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 RUN_FILE = "run.json"
+STAGES_FILE = "stages.json"  # of a directory of runs that follow one another
 CHECKPOINTS = "checkpoints"
 STORES = "stores"
 TENSORBOARD = "tensorboard"

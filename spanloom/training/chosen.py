@@ -8,8 +8,10 @@ from spanloom.training.checkpoint_paths import open_checkpoint
 from spanloom.training.facts import read_facts
 from spanloom.training.patience import stopped_early
 
+Which = Literal["auto", "last", "best"]
 
-def chosen(path: Path, which: Literal["auto", "last", "best"] = "auto", stopping: Stopping | None = None) -> Path:
+
+def chosen(path: Path, which: Which = "auto", stopping: Stopping | None = None) -> Path:
     """The checkpoint meant by a run directory (or itself). auto: the best of a run that was ended early, else the last.
 
     `stopping`: as the run has it now; unset: as its last checkpoint has it. Raises CheckpointError as
