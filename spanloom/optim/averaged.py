@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from spanloom.optim.debias import debias
 from spanloom.optim.schedule_free import ScheduleFreeState
 
 
@@ -42,7 +43,7 @@ def with_average(optimizer: optax.GradientTransformation, decay: float) -> optax
     def update(grads: Any, state: AveragedState, params: Any = None) -> tuple[Any, AveragedState]:
         updates, inner = optimizer.update(grads, state.inner, params)
         count = state.count + 1
-        part = (1 - decay) / (1 - decay ** count.astype(jnp.float32))
+        part = (1 - decay) / debias(decay, count)
 
         def move(average: jax.Array, weight: jax.Array, update: jax.Array) -> jax.Array:
             return average + part * (weight.astype(jnp.float32) + update.astype(jnp.float32) - average)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from spanloom.optim.clipping import clip_by_global_norm
+from spanloom.optim.debias import debias
 from spanloom.optim.decay import decay_mask
 from spanloom.optim.schedules import Curve
 from spanloom.settings.optimizer import ScheduleFree
@@ -69,7 +70,7 @@ def schedule_free(settings: ScheduleFree, learning_rate: Curve, specs: Any) -> o
         share = (highest / settings.learning_rate) ** settings.weight_power  # a ratio: no power of it is out of range
         total = state.total + share
         part = jnp.where(total > 0, share / total, 1.0)  # of this step in the average; 1 while the rate is 0
-        corrected = 1 - settings.beta2 ** count.astype(jnp.float32)
+        corrected = debias(settings.beta2, count)
         v = jax.tree.map(lambda v, g: settings.beta2 * v + (1 - settings.beta2) * g * g, state.v, grads)
 
         def direction(g: jax.Array, v: jax.Array, y: jax.Array, decayed: bool) -> jax.Array:
