@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from spanloom.settings.objectives import Supervised, writes_masks
 from spanloom.settings.run import Run
 from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
+from spanloom.training.chosen import chosen
 from spanloom.training.integrity import fingerprint
 
 if TYPE_CHECKING:
@@ -22,14 +23,18 @@ EXPORT = "huggingface"
 """Folder of a run directory that holds its last checkpoint as Hugging Face loads it."""
 
 
-def close_run(run: Run, directory: Path) -> None:
+def close_run(run: Run, directory: Path, further: str | None = None) -> None:
     """Show results of a finished run, export it, and name the next commands.
 
-    What was measured before is shown again, and the weights are not read, see `spanloom.training.finished`.
+    They are those of its last checkpoint, or of the best where it was ended early. What was measured before is shown
+    again, and the weights are not read, see `spanloom.training.finished`. `further`: the command that trains the run
+    on, up to the number of steps; empty: another run follows, so no command is named.
     """
-    checkpoint = latest(directory)
-    if checkpoint is None:
+    if latest(directory) is None:
         return
+    checkpoint = chosen(directory, stopping=run.stopping)
+    if checkpoint != latest(directory):
+        print(f"\nresults of the best checkpoint, {checkpoint}")
     from spanloom.training import finished, read_model
     from spanloom.training.lock import directory_lock
 
@@ -42,7 +47,10 @@ def close_run(run: Run, directory: Path) -> None:
                 hint = hint or results.hint
         if run.after.export:
             _export(directory, checkpoint, model)
-    _next_commands(run, directory, int(checkpoint.name), hint or "... <mask> ...")
+    if further is None:
+        further = f"spanloom train {shlex.quote(str(directory))} --steps"
+    if further:
+        _next_commands(run, directory, int(checkpoint.name), hint or "... <mask> ...", further)
 
 
 def _show(results: "Results", heading: str) -> None:
@@ -93,7 +101,7 @@ def _is_export_of(folder: Path, checkpoint: Path) -> bool:
     return False
 
 
-def _next_commands(run: Run, directory: Path, step: int, hint: str) -> None:
+def _next_commands(run: Run, directory: Path, step: int, hint: str, further: str) -> None:
     """Commands that work on this very model as they stand (but for the pairs, which the user has)."""
     place = shlex.quote(str(directory))
     pretrained = any(not isinstance(task.objective, Supervised) for task in run.tasks)
@@ -103,7 +111,7 @@ def _next_commands(run: Run, directory: Path, step: int, hint: str) -> None:
     longer = replace(run, steps=2 * max(run.steps, step, 1))
     with contextlib.suppress(ValueError):  # a schedule that has come to its end takes no more steps
         longer.resolve()
-        print(f"  spanloom train {place} --steps {longer.steps}")
+        print(f"  {further} {longer.steps}")
     if pretrained:
         print(f"  spanloom finetune --data pairs.tsv --start {place} --out runs/finetuned  # with pairs of your own")
     elif (best := _best(directory)) is not None and best != step:

@@ -2,24 +2,27 @@
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from spanloom.cli.errors import UsageError
+from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import Command, Resuming, parse
 from spanloom.cli.recipe import Recipe, find
+from spanloom.settings.run import Run
+from spanloom.settings.run_layout import STAGES_FILE
 
 USAGE = """usage: spanloom train RECIPE [--out DIR] [--steps N] [flags]
 
 Begins a run, or goes on with it where it stopped: the same command with the same --out directory resumes.
 RECIPE is the name of a shipped recipe (`spanloom recipes` lists them), a .py file with a function `recipe`
-that returns a Run, or a run directory.
+that returns a Run, or a list of them that follow one another (stages: language after language), or a run directory.
+Stages are written to OUT/1-NAME, OUT/2-NAME, ..., each a run directory; the command goes on inside any of them.
 
   spanloom train quickstart                    a small model in five minutes, text included
   spanloom train runs/quickstart --steps 2000  a longer run of what is there
   spanloom train my_recipe.py --out runs/mine  a recipe of your own
+  spanloom train stages.py --stage.2.steps 500 a flag holds for all stages, with its number for one
   spanloom train RECIPE --help                 every flag of a recipe, with its meaning and default
 """
 
@@ -39,20 +42,41 @@ def main(argv: Sequence[str]) -> int:
 def train(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = None) -> int:
     """Train the run that a recipe and its flags ask for."""
     command = parse(recipe, argv, prog, Resuming, usage)
-    start_run(command, [*prog.split(" "), *argv])
-    return 0
-
-
-def start_run(command: Command[Resuming], words: Sequence[str]) -> None:
-    """Prepare the run directory, train, and show what came of it."""
-    from spanloom.cli.run_directory import anchored, check_name, prepare
+    words = [*prog.split(" "), *argv]
+    from spanloom.cli.run_directory import check_name
+    from spanloom.cli.stages import resolved_runs, train_stages
 
     directory = output_directory(command)
     for place in (str(directory), command.options.fork or ""):
         check_name(place)
     if command.options.fork is not None and not command.options.fork.strip():
         raise UsageError("--fork is empty: name a new directory (is a variable of the shell unset?)")
-    run = anchored(replace(command.run, out=str(directory)), Path.cwd()).resolve()
+    if len(command.runs) > 1:
+        train_stages(command, words)
+        return 0
+    if (directory / STAGES_FILE).is_file():
+        raise CommandError(f"{directory} holds runs that follow one another, and this recipe makes one: --out NEW_DIR")
+    (run,) = resolved_runs(command)
+    train_one(run, directory, command, words)
+    return 0
+
+
+def train_one(
+    run: Run,
+    directory: Path,
+    command: Command[Resuming],
+    words: Sequence[str],
+    *,
+    title: str = "",
+    prepared: Callable[[], object] = lambda: None,
+    further: str | None = None,
+) -> bool:
+    """Prepare the run directory, train, and show what came of it; whether all is done, or a stop ended it before.
+
+    Of several runs, `title` says which this is. `prepared` is called before the run trains. `further`: see `close_run`.
+    """
+    from spanloom.cli.run_directory import prepare
+
     start = prepare(
         run,
         directory,
@@ -61,10 +85,12 @@ def start_run(command: Command[Resuming], words: Sequence[str]) -> None:
         accepted=command.options.accepted,
         fork=None if command.options.fork is None else Path(command.options.fork),
     )
+    prepared()
+    name = title or f"run {run.name}"
     if start.step is None:
-        print(f"run {run.name}: beginning in {start.directory}", flush=True)
+        print(f"{name}: beginning in {start.directory}", flush=True)
     else:
-        print(f"run {run.name}: going on from step {start.step} in {start.directory}", flush=True)
+        print(f"{name}: going on from step {start.step} in {start.directory}", flush=True)
     for change in start.changed:
         print(f"  changed: {change}", flush=True)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's banners are not news to a user
@@ -72,11 +98,12 @@ def start_run(command: Command[Resuming], words: Sequence[str]) -> None:
     from spanloom.training.loop import train as train_loop
 
     if not train_loop(start.run, start.directory, accepted=start.accepted, workers=default_workers()):
-        return  # stopped, and said so
+        return False  # stopped, and said so
     from spanloom.cli.closing import close_run
 
-    close_run(start.run, start.directory)
+    close_run(start.run, start.directory, further)
     sys.stdout.flush()
+    return True
 
 
 def output_directory(command: Command[Any]) -> Path:

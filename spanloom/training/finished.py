@@ -18,6 +18,7 @@ from spanloom.settings.function import Function
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
 from spanloom.tasks.functions import described
+from spanloom.training.checkpoint_paths import latest
 from spanloom.training.facts import read_facts, vocabulary_of
 from spanloom.training.integrity import fingerprint
 from spanloom.training.loggers import METRICS_FILE, MetricsFile, read_events
@@ -25,7 +26,7 @@ from spanloom.training.same_data import stores_learnt_from
 
 
 def results_of(run: Run, directory: Path, checkpoint: Path, model: Callable[[], TrainedModel]) -> dict[str, Results]:
-    """Results by task of `checkpoint`, the last of the run in `directory`, whose lock must be held; the text of one
+    """Results by task of `checkpoint`, of the run in `directory`, whose lock must be held; the text of one
     without a name may say that there are none, and why.
 
     They are measured on the stores that the run learnt from, whatever became of the text since, and none is built.
@@ -40,7 +41,9 @@ def results_of(run: Run, directory: Path, checkpoint: Path, model: Callable[[], 
     if not data.heldout:
         return {"": Results("nothing was held out of training, so there is nothing to measure the model on")}
     key, found = _key(run, checkpoint, data), {}
-    with contextlib.closing(MetricsFile(directory / METRICS_FILE, facts.step)) as metrics:
+    last = latest(directory)
+    end = facts.step if last is None else int(last.name)  # of a run that was ended early, the best comes before it
+    with contextlib.closing(MetricsFile(directory / METRICS_FILE, end)) as metrics:
         for one in data.tasks:
             if one.heldout is None:
                 continue
@@ -52,7 +55,8 @@ def results_of(run: Run, directory: Path, checkpoint: Path, model: Callable[[], 
                 results = measure(run, data, one, model().model, model().params, logged)
                 write_results(path, key, results)
             if results.kind:
-                metrics.write(results.kind, facts.step, {"task": name, **results.values})
+                of_step = {} if end == facts.step else {"of_step": facts.step}
+                metrics.write(results.kind, end, {"task": name, **of_step, **results.values})
             found[name] = results
     return found
 

@@ -34,7 +34,7 @@ def loop(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     fake, closing = Loop(), types.ModuleType("spanloom.cli.closing")
     closing.closed = []
-    closing.close_run = lambda run, directory: closing.closed.append(directory)
+    closing.close_run = lambda run, directory, further=None: closing.closed.append(directory)
     fake.closed = closing.closed
     monkeypatch.setitem(sys.modules, "spanloom.training.loop", fake)
     monkeypatch.setitem(sys.modules, "spanloom.cli.closing", closing)
