@@ -1,7 +1,7 @@
 """`spanloom cache RECIPE`: build the token stores of a recipe beforehand, where `train --out` looks for them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,6 +13,7 @@ from spanloom.cli.task_names import tasks_named
 from spanloom.cli.train import output_directory
 from spanloom.settings.compare import ChangedSettingsError, changes, refuse, within
 from spanloom.settings.run import Run
+from spanloom.settings.stages import as_one, stage_directories
 
 if TYPE_CHECKING:
     from spanloom.cli.build_display import BuildDisplay
@@ -25,8 +26,8 @@ USAGE = f"""usage: spanloom cache RECIPE {WAYS} [--out DIR] [flags]
 
 Builds the token stores of a recipe in DIR/stores, where `spanloom train RECIPE --out DIR` finds them. Stores that are
 there, up to date and whole (every byte is checked) are left as they are. None takes the place of one that a run in DIR
-has learnt from. RECIPE and flags are those of `spanloom train`. Of many tasks one that fails is named and the others
-are built; the exit code is 1 then.
+has learnt from. RECIPE and flags are those of `spanloom train`; stages share DIR/stores. Of many tasks one that fails is
+named and the others are built; the exit code is 1 then.
 
 The stores are the same to the last byte whoever builds them, and what is killed goes on with the last whole shard:
 
@@ -75,10 +76,9 @@ def main(argv: Sequence[str]) -> int:
     share = _check(asked, beam_words)
     directory = output_directory(command)
 
-    from spanloom.cli.run_directory import anchored
+    from spanloom.cli.stages import resolved_runs
 
-    run = anchored(replace(command.run, out=str(directory)), Path.cwd()).resolve()
-    outcomes = _build(run, directory, asked, share, beam_words)
+    outcomes = _build(resolved_runs(command), directory, asked, share, beam_words)
     from spanloom.cli.built import tell
 
     return tell(outcomes, directory, share, debugging(list(argv)))
@@ -115,9 +115,9 @@ def _check(asked: Building, beam_words: Sequence[str] | None) -> "BuildShare | N
 
 
 def _build(
-    run: Run, directory: Path, asked: Building, share: "BuildShare | None", beam_words: Sequence[str] | None
+    runs: Sequence[Run], directory: Path, asked: Building, share: "BuildShare | None", beam_words: Sequence[str] | None
 ) -> "list[Outcome]":
-    """Builds what is missing; what became of each task."""
+    """Builds what is missing of the run, or of all stages; what became of each task."""
     from spanloom.cli.build_display import make_build_display
     from spanloom.pipeline.build_tasks import build_tasks, in_processes, in_share, seen_again
     from spanloom.pipeline.build_workers import default_workers
@@ -125,8 +125,11 @@ def _build(
     from spanloom.pipeline.open_task import check_vocabulary_fits
     from spanloom.vocabularies.build import build
 
+    run = as_one(runs)
     tasks = tasks_named(run, asked.task)
-    vocabulary = vocabulary_learnt(run, directory) or build(run.vocabulary)
+    places = stage_directories(runs, directory) if len(runs) > 1 else [directory]
+    learnt = [vocabulary_learnt(one, place) for one, place in zip(runs, places, strict=True)]
+    vocabulary = next(filter(None, learnt), None) or build(run.vocabulary)
     check_vocabulary_fits(run, vocabulary)
     display = make_build_display()
     try:
@@ -143,7 +146,8 @@ def _build(
     finally:
         display.close()
     if len(outcomes) == len(run.tasks) and all(one.error is None and one.opened.whole for one in outcomes):
-        data_of(run, {one.task.name: one.opened.parts for one in outcomes}, vocabulary)  # refuses what cannot be mixed
+        for one in runs:
+            data_of(one, {done.task.name: done.opened.parts for done in outcomes}, vocabulary)  # what cannot be mixed
     return outcomes
 
 

@@ -14,6 +14,7 @@ from spanloom.cli.recipe import find
 from spanloom.cli.task_names import tasks_named
 from spanloom.cli.train import output_directory
 from spanloom.settings.run import Run
+from spanloom.settings.stages import as_one, stage_directories
 
 if TYPE_CHECKING:
     from spanloom.pipeline.data import Data
@@ -28,7 +29,8 @@ planned steps, how long its inputs and targets are, what padding and cutting cos
 cut targets, text that the vocabulary lacks, sentinels in the text, copies, text that is read too often.
 
 RECIPE and flags are those of `spanloom train`: a recipe's name, a .py file or a run directory. Stores that are missing
-in the run directory (--out DIR) are built there, as `spanloom cache` does; nothing else is written.
+in the run directory (--out DIR) are built there, as `spanloom cache` does; nothing else is written. Of stages each is
+shown, one after another.
 
   spanloom show quickstart                          examples and tables
   spanloom show quickstart -n 0                     tables and warnings alone
@@ -74,17 +76,40 @@ def main(argv: Sequence[str]) -> int:
         raise UsageError(f"-n {asked.examples}: must be 0 or more")
     page = None if asked.html is None else _place_of(asked.html)
 
-    from spanloom.cli.run_directory import anchored
+    from spanloom.cli.stages import resolved_runs
 
     directory = output_directory(command)
-    run = anchored(replace(command.run, out=str(directory)), Path.cwd()).resolve()
+    runs = resolved_runs(command)
+    if len(runs) == 1:
+        _show(runs[0], directory, asked, page)
+    else:
+        _show_stages(runs, directory, asked, page)
+    return 0
+
+
+def _show(run: Run, directory: Path, asked: Showing, page: Path | None) -> None:
     tasks_named(run, asked.task)
     facts = _collect(run, directory, asked)
     if page is None:
         _print(facts, asked)
     else:
         _write(facts, asked, page)
-    return 0
+
+
+def _show_stages(runs: Sequence[Run], directory: Path, asked: Showing, page: Path | None) -> None:
+    """Each stage as a run of its own; --task leaves out stages without such a task, and each has a page of its own."""
+    from spanloom.pipeline.shared_stores import share_stores
+
+    tasks_named(as_one(runs), asked.task)
+    for number, (run, place) in enumerate(zip(runs, stage_directories(runs, directory), strict=True), 1):
+        names = tuple(task.name for task in run.tasks if task.name in asked.task)
+        if asked.task and not names:
+            continue
+        if page is None:
+            print(f"== stage {number} of {len(runs)}, {run.name}\n", flush=True)
+        own = None if page is None else page.with_name(f"{page.stem}-{place.name}{page.suffix}")
+        share_stores(run, place, directory)
+        _show(run, place, replace(asked, task=names), own)
 
 
 def _long(argv: Sequence[str]) -> list[str]:

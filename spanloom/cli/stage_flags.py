@@ -7,7 +7,6 @@ from dataclasses import replace
 from spanloom.cli.errors import UsageError
 from spanloom.cli.tokens import Flag
 from spanloom.settings.compare import changes
-from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 
 _STAGE = re.compile(r"stage\.([^.]*)\.(.+)")
@@ -42,7 +41,7 @@ def by_number(own: dict[str, list[Flag]], runs: Sequence[Run]) -> dict[int, list
         number = numbers.get(name, names.get(name))
         if number is None:
             stages = ", ".join(f"{number} ({run.name})" for number, run in enumerate(runs, 1))
-            raise UsageError(f"{flags[0].typed}: no such stage{did_you_mean(name, names)}; there are {stages}")
+            raise UsageError(f"{flags[0].typed}: no such stage; there are {stages}")
         if wrong := next((flag for flag in flags if flag.name in PLACES), None):
             raise UsageError(
                 f"{wrong.typed}: a stage begins where the one before it ends, in a directory below --out: leave it out"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spanloom.settings.compare import changes
+from spanloom.settings.mixture import Mixture, Weighted
 from spanloom.settings.optimizer import WSD, Cosine, Linear
 from spanloom.settings.row_sources import is_stream
 from spanloom.settings.run import Run
@@ -56,6 +57,14 @@ def linked(runs: Sequence[Run], directory: Path) -> tuple[Run, ...]:
             )
         )
     return tuple(stages)
+
+
+def as_one(runs: Sequence[Run]) -> Run:
+    """One run with the tasks of all, for what is done to every task; a run alone as it is."""
+    if len(runs) == 1:
+        return runs[0]
+    tasks = {task.name: task for run in runs for task in run.tasks}
+    return replace(runs[0], task=Mixture("stages", tuple(map(Weighted, tasks.values()))))
 
 
 def _with_ends(runs: Sequence[Run]) -> list[Run]:
