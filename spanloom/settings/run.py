@@ -110,10 +110,10 @@ class Run:
     """How weights are updated."""
     schedule: Schedule = field(default_factory=Rsqrt)
     """How the learning rate moves."""
-    weights: Weights = field(default_factory=Weights)
-    """How weights are kept."""
     loss: Loss = field(default_factory=Loss)
     """What is minimised."""
+    weights: Weights = field(default_factory=Weights)
+    """How weights are kept."""
     batch_size: int = 128
     """Sequences in a training batch, over all devices; of packed data, rows."""
     batch_tokens: int | None = None

@@ -21,10 +21,11 @@ from spanloom.settings.function import Function
 from spanloom.settings.kinds import all_fields, get, kind_name, parts, put
 from spanloom.settings.mixture import ByAlpha, Mixture, Weighted
 from spanloom.settings.model import Model
-from spanloom.settings.optimizer import Adafactor, AdamW, AdamWRMS, Constant, Cosine
+from spanloom.settings.optimizer import Adafactor, AdamW, AdamWRMS, Constant, Cosine, Lion, Muon, ScheduleFree
 from spanloom.settings.run import After, Checkpoints, Evaluation, Logging, Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PythonDocs, Task
+from spanloom.settings.weights import Weights
 
 pytestmark = pytest.mark.short
 
@@ -41,6 +42,7 @@ BY_NAME = (
     "microbatch_tokens",
     "seed",
     "start",
+    "follow",
     "model.relative_position_max_distance",
     "model.norm_epsilon",
     "model.dropout",
@@ -59,6 +61,12 @@ BY_NAME = (
     "optimizer.max_parameter_scale",
     "optimizer.weight_decay",
     "optimizer.weight_decay_lr_exponent",
+    "optimizer.decayed",
+    "optimizer.momentum",
+    "optimizer.nesterov",
+    "optimizer.newton_schulz_steps",
+    "optimizer.update_rms",
+    "optimizer.weight_power",
     "optimizer.global_norm_clip",
     "optimizer.skip_nan_updates",
 )
@@ -145,8 +153,11 @@ def test_the_classes_name_fields_that_exist():
 
 
 def test_free_is_what_the_design_says():
-    """Steps, reading ahead, logging, evaluation and checkpoints, what is done after the last step, names and places."""
-    assert set(FREE) == {"steps", "loading", "log", "eval", "checkpoint", "after", "out", "name", "model.name"}
+    """Steps, devices, reading ahead, logging, evaluation, checkpoints, when to stop, what is done after the last step,
+    names and places.
+    """
+    free = {"steps", "mesh", "loading", "log", "eval", "checkpoint", "stopping", "after", "out", "name", "model.name"}
+    assert set(FREE) == free
 
 
 def other_value(hint: Any, value: Any) -> Any:
@@ -156,10 +167,12 @@ def other_value(hint: Any, value: Any) -> Any:
     if type(None) in get_args(hint):
         inner = next(kind for kind in get_args(hint) if kind is not type(None))
         return other_value(inner, None) if value is None else None
+    if isinstance(value, str) and int in get_args(hint):
+        return 2  # in place of auto
     if isinstance(value, bool) or hint is bool:
         return not value
     if isinstance(value, tuple):
-        return (*value, "linear")
+        return (*value, value[-1] if value else "linear")
     return {int: 2, float: 0.25, str: "another"}.get(hint, 3) if value is None or hint is str else value + 1
 
 
@@ -227,7 +240,10 @@ def test_values_decide_where_shapes_depend_on_them():
         refuse(changes(with_momentum, RUN), ["optimizer"])
 
 
-@pytest.mark.parametrize("old", [Adafactor(), Adafactor(beta1=0.9), AdamW(), AdamWRMS()], ids=str)
+KINDS = [Adafactor(), Adafactor(beta1=0.9), AdamW(), AdamWRMS(), Lion(), Muon(), ScheduleFree()]
+
+
+@pytest.mark.parametrize("old", KINDS, ids=lambda one: type(one).__name__)
 def test_what_is_said_of_the_optimizers_state_is_so(old):
     """Compared with the states that the optimizers make for a model with parameters on both sides of every limit."""
     jax = pytest.importorskip("jax")
@@ -248,6 +264,31 @@ def test_what_is_said_of_the_optimizers_state_is_so(old):
         if change.field == "optimizer.min_dim_size_to_factor":
             optimizer = replace(optimizer, min_dim_size_to_factor=2**20)
         assert (state(optimizer) != state(old)) == change.shapes, str(change)
+
+
+@pytest.mark.parametrize("change", [{"dtype": "bfloat16"}, {"rounding": "kahan"}, {"ema_decay": 0.9}], ids=str)
+def test_what_is_said_of_how_weights_are_kept_is_so(change):
+    """Each changes the arrays of a checkpoint of bfloat16 weights, or of float32 ones."""
+    jax = pytest.importorskip("jax")
+    from spanloom.model.params import declare, flatten, initialize
+    from spanloom.optim.build import build
+    from spanloom.optim.rounding import as_kept
+
+    specs = declare(MODEL)
+
+    def arrays(weights):
+        params = jax.eval_shape(lambda key: as_kept(initialize(specs, key), weights), jax.random.key(0))
+        state = jax.eval_shape(build(AdamW(), Constant(), specs, weights).init, params)
+        return {name: (leaf.shape, leaf.dtype) for name, leaf in flatten((params, state)).items()}
+
+    old = Weights(dtype="bfloat16") if "rounding" in change else Weights()
+    new = replace(old, **change)
+    (found,) = changes(replace(RUN, weights=old), replace(RUN, weights=new))
+    assert found.shapes and arrays(old) != arrays(new)
+    refuse(
+        changes(replace(RUN, weights=Weights(ema_decay=0.9)), replace(RUN, weights=Weights(ema_decay=0.99))),
+        ["weights"],
+    )
 
 
 def test_steps_that_would_move_the_end_of_a_schedule_have_a_way_on():

@@ -5,11 +5,23 @@ import pytest
 
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import Supervised
-from spanloom.settings.optimizer import WSD, AdamW, AdamWRMS, Constant, Cosine, Factors, Linear
+from spanloom.settings.optimizer import (
+    WSD,
+    AdamW,
+    AdamWRMS,
+    Constant,
+    Cosine,
+    Factors,
+    Linear,
+    Lion,
+    Muon,
+    ScheduleFree,
+)
 from spanloom.settings.run import Loss, Run
 from spanloom.settings.serialize import SettingsError, from_json, to_json
 from spanloom.settings.task import PairFiles, PythonDocs, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes, SentencePiece
+from spanloom.settings.weights import Weights
 
 pytestmark = pytest.mark.short
 
@@ -24,6 +36,9 @@ RUNS = [
     Run("d", PAIRS, MODEL, AdamWRMS(global_norm_clip=None), Linear(), steps=0),
     Run("e", TEXT, dataclasses.replace(MODEL, activations=("relu",)), schedule=Factors("constant * rsqrt_decay")),
     Run("f", TEXT, MODEL, schedule=Constant(3)),
+    Run("g", TEXT, MODEL, Lion(decayed=("all", "!*scale")), weights=Weights("bfloat16", "kahan", 0.999)),
+    Run("h", TEXT, MODEL, Muon(), weights=Weights(ema_decay=0.5)),
+    Run("i", TEXT, MODEL, ScheduleFree(decayed=()), Constant(3)),
 ]
 
 
@@ -74,7 +89,13 @@ def broken(path, value):
         ("model.d_model", KeyError, r"model.d_model: missing"),
         ("model.d_model", "32", r"model.d_model: must be int, not '32'"),
         ("model.d_model", True, r"model.d_model: must be int, not True"),
-        ("model.dtype", "float16", r"model.dtype: must be one of float32, bfloat16"),
+        (
+            "model.dtype",
+            "float16",
+            r"model.dtype: must be one of float32, bfloat16 \(float16 holds nothing above 65,504",
+        ),
+        ("weights.dtype", "float16", r"weights.dtype: must be one of float32, bfloat16 \(float16 holds nothing"),
+        ("weights.dtype", "float64", r"weights.dtype: must be one of float32, bfloat16, not"),
         ("model.activations", "relu", r"model.activations: must be a list"),
         ("model.activations", ["rleu"], r"model.activations\[0\]: must be one of"),
         ("loss.normalizer", "tokens", r"loss.normalizer: must be one of"),
