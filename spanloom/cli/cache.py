@@ -26,8 +26,8 @@ USAGE = f"""usage: spanloom cache RECIPE {WAYS} [--out DIR] [flags]
 
 Builds the token stores of a recipe in DIR/stores, where `spanloom train RECIPE --out DIR` finds them. Stores that are
 there, up to date and whole (every byte is checked) are left as they are. None takes the place of one that a run in DIR
-has learnt from. RECIPE and flags are those of `spanloom train`; stages share DIR/stores. Of many tasks one that fails is
-named and the others are built; the exit code is 1 then.
+has learnt from. RECIPE and flags are those of `spanloom train`; stages share DIR/stores. Of many tasks one that fails
+is named and the others are built; the exit code is 1 then.
 
 The stores are the same to the last byte whoever builds them, and what is killed goes on with the last whole shard:
 

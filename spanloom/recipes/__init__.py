@@ -1,4 +1,4 @@
-"""The recipes that ship: one file each, with a function `recipe` that returns a `Run`."""
+"""The recipes that ship: one file each, with a function `recipe` that returns a `Run`, or several."""
 
 from pathlib import Path
 

@@ -9,10 +9,10 @@ costs what one of `pretrain` does, and nobody has run these defaults to their en
 """
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 from spanloom.recipes import pretrain
+from spanloom.recipes._files import by_name
 from spanloom.settings.mixture import ByAlpha, Mixture, Unit, Weighted
 from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.packing import Packed, Unpacked
@@ -78,7 +78,7 @@ def recipe(
     source = TextFiles(heldout_share=heldout_share, field=field, unit=unit, encoding=encoding, errors=errors)
     texts = [
         replace(base.task, name=name, source=replace(source, files=files))
-        for name, files in _by_name("--text", text).items()
+        for name, files in by_name("--text", text).items()
     ]
     languages = Mixture("languages", tuple(Weighted(task, ByAlpha(alpha, unit=size)) for task in texts))
     if not pairs:
@@ -90,7 +90,7 @@ def recipe(
     objective = Supervised(base.task.objective.inputs_length, too_long="trim")
     supervised = [
         replace(base.task, name=name, source=replace(tables, files=files), objective=objective)
-        for name, files in _by_name("--pairs", pairs).items()
+        for name, files in by_name("--pairs", pairs).items()
     ]
     parts = (
         Weighted(languages, 1 - pairs_share),
@@ -102,16 +102,3 @@ def recipe(
 def example() -> tuple[Run, dict[str, str]]:
     """The run as help shows it before --text is named."""
     return replace(pretrain.recipe(), name="multilingual", packing=Unpacked()), {}
-
-
-def _by_name(flag: str, words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Files of each name, in the order of first mention. Raises SettingsError for an empty name or file."""
-    found: dict[str, tuple[str, ...]] = {}
-    for word in words:
-        name, equals, files = word.partition("=")
-        if not equals:
-            name, files = Path(word).name.partition(".")[0], word
-        if not name.strip() or not files.strip() or "*" in name:
-            raise SettingsError(f"{flag} {word!r}: must be NAME=FILES, such as de='corpus/de/*.txt'")
-        found[name] = (*found.get(name, ()), files)
-    return found
