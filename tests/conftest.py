@@ -24,6 +24,7 @@ LONG = (
     "recipes/test_six_languages.py",
     "test_benchmarks.py",
     "test_readme.py",
+    "training/test_kept_weights.py",
     "training/test_mixture.py",
     "training/test_resume.py",
     "training/test_streams.py",
