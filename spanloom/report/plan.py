@@ -9,7 +9,8 @@ from rich.text import Text
 from spanloom.model.params import flatten
 from spanloom.report.terminal import Page, table_text
 from spanloom.training.abstract import abstract_state, device_bytes
-from spanloom.training.plan import Needs, Plan, abstract_layout, tokens_of_step
+from spanloom.training.needs import Needs, abstract_layout
+from spanloom.training.plan import Plan, tokens_of_step
 from spanloom.training.progress import amount, duration
 
 _GIB = 2**30

@@ -5,28 +5,24 @@ Times are a roofline's (Williams et al. 2009): what the step takes at least, at 
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
-from jax.sharding import AbstractMesh, AxisType
 
 from spanloom.model.flops import train_flops
 from spanloom.model.params import declare, flatten, num_params
-from spanloom.scale.activations import Rows, activation_bytes
-from spanloom.scale.changes import Change, smaller
+from spanloom.scale.changes import Change
 from spanloom.scale.compiled import Compiled, NoCompilerError, TooLargeError, compile_and_look, tpu_devices
 from spanloom.scale.mesh import Layout, check_batch, make_layout, mesh_sizes
-from spanloom.scale.rules import rules_of
 from spanloom.scale.topologies import Topology
-from spanloom.settings.mesh import AXES
 from spanloom.settings.run import Run
-from spanloom.training.abstract import abstract_state, device_bytes, lower_step, whole_bytes
+from spanloom.training.abstract import abstract_state, lower_step, whole_bytes
+from spanloom.training.needs import Needs, abstract_layout, formula_needs, likely_changes
 from spanloom.training.plan_data import PlanData
 
 MOST_COMPILED = 4
 """Changes that are compiled in search of one that fits."""
-_SPARE = 0.97  # of a device's memory: a formula that comes nearer is not believed
 
 
 @dataclass(frozen=True)
@@ -51,21 +47,6 @@ class Devices:
     """Bytes/s that it can send."""
     source: str
     """Where these figures come from."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Bytes that one device needs."""
-
-    total: float
-    available: float | None
-    parts: Mapping[str, float] = field(default_factory=dict)
-    """What for, by name."""
-
-    @property
-    def fits(self) -> bool | None:
-        """Whether it is enough; None: nobody knows how much there is."""
-        return None if self.available is None else self.total <= self.available
 
 
 @dataclass(frozen=True)
@@ -211,7 +192,7 @@ def make_plan(run: Run, data: PlanData, topology: Topology | None, *, search: bo
     planner = _Planner(data, topology, on)
     needs, compiled, why = planner.look(run)
     specs = flatten(declare(run.model))
-    state = abstract_state(run, planner.flat(run))
+    state = abstract_state(run, abstract_layout(run, on.devices))
     change, change_needs, tried = None, None, list[str]()
     if search and needs.fits is False:
         change, change_needs, tried = planner.search(run, needs)
@@ -236,52 +217,18 @@ def make_plan(run: Run, data: PlanData, topology: Topology | None, *, search: bo
     )
 
 
-def formula_needs(run: Run, lengths: Mapping[str, int], layout: Layout, available: float | None) -> Needs:
-    """About what one device needs, without compiling."""
-    state = abstract_state(run, layout)
-    specs = declare(run.model)
-    gradients = 4.0 * device_bytes(state.params) / state_itemsize(state)
-    rows = Rows(
-        run.at_a_time / layout.batch_shards, lengths["encoder"], lengths["decoder"], layout.sizes.get("tensor", 1)
-    )
-    parts = {
-        "weights": float(device_bytes(state.params)),
-        "optimizer": float(device_bytes(state.opt_state)),
-        "gradients": gradients * (2 if run.microbatches > 1 else 1),
-        "activations": activation_bytes(run.model, rows),
-    }
-    if layout.sizes.get("fsdp", 1) > 1:
-        parts["gathered weights"] = 4.0 * num_params(specs.decoder.layers) / run.model.num_decoder_layers
-    return Needs(sum(parts.values()), available, parts)
-
-
-def state_itemsize(state: Any) -> int:
-    """Bytes of one weight."""
-    return int(jax.tree.leaves(state.params)[0].dtype.itemsize)
-
-
-def abstract_layout(run: Run, devices: int) -> Layout:
-    """The run's layout on so many devices that are not there."""
-    sizes = mesh_sizes(run.mesh, devices)
-    mesh: Any = AbstractMesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * len(AXES))
-    return Layout(mesh, rules_of(run.mesh))
-
-
 class _Planner:
     """Looks at a run and at changes of it, for the same devices."""
 
     def __init__(self, data: PlanData, topology: Topology | None, on: Devices):
         self._data, self._topology, self._on = data, topology, on
 
-    def flat(self, run: Run) -> Layout:
-        """The layout with devices that need not exist."""
-        return abstract_layout(run, self._on.devices)
-
     def look(self, run: Run) -> tuple[Needs, Compiled | None, str]:
         """What a run needs; what the compiler says of it; where that says nothing, why."""
-        check_batch(self.flat(run), run.batch_size)
-        check_batch(self.flat(run), run.at_a_time, "microbatch_size")
-        formula = formula_needs(run, self._data.lengths, self.flat(run), self._on.memory)
+        layout = abstract_layout(run, self._on.devices)
+        check_batch(layout, run.batch_size)
+        check_batch(layout, run.at_a_time, "microbatch_size")
+        formula = formula_needs(run, self._data.lengths, self._on.devices, self._on.memory)
         if self._topology is not None and not self._topology.layout:
             return formula, None, f"nothing here compiles for {self._on.name}"
         try:
@@ -302,14 +249,10 @@ class _Planner:
         return Needs(float(compiled.memory.total), self._on.memory, parts), compiled, ""
 
     def search(self, run: Run, needs: Needs) -> tuple[Change | None, Needs | None, list[str]]:
-        """The smallest change that fits, and what it needs; and those that were compiled in vain."""
-        formula = formula_needs(run, self._data.lengths, self.flat(run), needs.available)
-        off = max(needs.total / formula.total, 1e-9)
+        """The smallest change that fits, and what it needs; and those that were looked at in vain."""
         tried: list[str] = []
-        for change in smaller(run, self._on.devices):
-            about = formula_needs(change.run, self._data.lengths, self.flat(change.run), needs.available)
-            if needs.available is None or about.total * off > needs.available * _SPARE:
-                continue
+        assert needs.available is not None
+        for change in likely_changes(run, self._data.lengths, self._on.devices, needs.total, needs.available):
             found, _, _ = self.look(change.run)
             if found.fits:
                 return change, found, tried

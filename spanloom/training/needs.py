@@ -1,0 +1,90 @@
+"""About how much memory a run's step takes on a device, by formula, and the smallest change that would fit."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+from jax.sharding import AbstractMesh, AxisType
+
+from spanloom.model.params import declare, num_params
+from spanloom.scale.activations import Rows, activation_bytes
+from spanloom.scale.changes import Change, smaller
+from spanloom.scale.mesh import Layout, mesh_sizes
+from spanloom.scale.rules import rules_of
+from spanloom.settings.mesh import AXES
+from spanloom.settings.run import Run
+from spanloom.training.abstract import abstract_state, device_bytes
+
+_SPARE = 0.97
+"""Share of a device's memory that is counted on: what a formula finds nearer to the end is not believed."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes that one device needs."""
+
+    total: float
+    available: float | None
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """What for, by name."""
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it is enough; None: nobody knows how much there is."""
+        return None if self.available is None else self.total <= self.available
+
+
+def abstract_layout(run: Run, devices: int) -> Layout:
+    """The run's layout on so many devices that need not be there. Raises MeshError where it does not fit them."""
+    sizes = mesh_sizes(run.mesh, devices)
+    mesh: Any = AbstractMesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    return Layout(mesh, rules_of(run.mesh))
+
+
+def formula_needs(run: Run, lengths: Mapping[str, int], devices: int, available: float | None = None) -> Needs:
+    """About what one of so many devices needs for a resolved run; `lengths` are rows' tokens by side."""
+    layout = abstract_layout(run, devices)
+    state = abstract_state(run, layout)
+    rows = Rows(run.at_a_time / layout.batch_shards, lengths["encoder"], lengths["decoder"], layout.sizes["tensor"])
+    weights = device_bytes(state.params)
+    itemsize = jax.tree.leaves(state.params)[0].dtype.itemsize
+    parts = {
+        "weights": float(weights),
+        "optimizer": float(device_bytes(state.opt_state)),
+        "gradients": 4.0 * weights / itemsize * (2 if run.microbatches > 1 else 1),
+        "activations": activation_bytes(run.model, rows),
+    }
+    if layout.sizes["fsdp"] > 1:  # one layer's, as they are used
+        layer = num_params(declare(run.model).decoder.layers) / run.model.num_decoder_layers
+        parts["gathered weights"] = 4.0 * layer / layout.sizes["tensor"]
+    return Needs(sum(parts.values()), available, parts)
+
+
+def likely_changes(
+    run: Run, lengths: Mapping[str, int], devices: int, needed: float | None, available: float
+) -> Iterator[Change]:
+    """Changes with which the step should fit into `available` bytes, the smallest first.
+
+    `needed`: what the run itself is known to take; the formula is corrected by it. None: nobody knows, but it is too
+    much.
+    """
+    now = formula_needs(run, lengths, devices)
+    off = 1.0
+    if needed is not None:
+        off = max(needed - _stays(now), 1.0) / max(_passes(now), 1.0)
+    else:
+        available = min(available, 0.8 * now.total)
+    for change in smaller(run, devices):
+        then = formula_needs(change.run, lengths, devices)
+        if _stays(then) + off * _passes(then) <= _SPARE * available:
+            yield change
+
+
+def _stays(needs: Needs) -> float:
+    """What is there between the steps."""
+    return needs.parts["weights"] + needs.parts["optimizer"]
+
+
+def _passes(needs: Needs) -> float:
+    return needs.total - _stays(needs)
