@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from spanloom.model.loss import loss_weights, token_losses
+from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.examples import DataError
@@ -17,23 +18,27 @@ from spanloom.vocabularies.vocabulary import Vocabulary
 
 Sums = dict[str, jax.Array]
 HeldoutStep = Callable[[Any, Mapping[str, Any]], Sums]
+Put = Callable[[dict[str, Any]], Any]
 
 
 class NoTargetsError(DataError):
     """Held-out batches without any target token: there is nothing to measure."""
 
 
-def make_heldout_step(model: Model, vocabulary: Vocabulary) -> jax.stages.Wrapped:
+def make_heldout_step(
+    model: Model, vocabulary: Vocabulary, place: Placement = ANYWHERE, sharding: Any = None
+) -> jax.stages.Wrapped:
     """The jitted function `params, batch -> sums` (float32 scalars), without dropout.
 
-    `tokens` counts the real targets, `text_tokens` those that are neither sentinel nor end of sequence.
+    `tokens` counts the real targets, `text_tokens` those that are neither sentinel nor end of sequence. `place` says
+    where arrays lie among several devices, `sharding` where the sums come out.
     """
     marks = jnp.asarray(sorted({vocabulary.eos_id, *vocabulary.sentinels}), jnp.int32)
-    return jax.jit(functools.partial(_sums, model, marks))
+    return jax.jit(functools.partial(_sums, model, place, marks), out_shardings=sharding)
 
 
-def _sums(model: Model, marks: jax.Array, params: Any, batch: Mapping[str, Any]) -> Sums:
-    tokens = token_losses(params, model, Loss(z_loss=0.0), dict(batch))
+def _sums(model: Model, place: Placement, marks: jax.Array, params: Any, batch: Mapping[str, Any]) -> Sums:
+    tokens = token_losses(params, model, Loss(z_loss=0.0), dict(batch), place=place)
     weights_BxT = loss_weights(batch)
     text_BxT = weights_BxT * ~jnp.isin(batch["decoder_target_tokens"], marks)
     return {
@@ -51,17 +56,18 @@ def heldout_by_task(
     parts: Mapping[str, Dataset],
     settings: Evaluation,
     until: Callable[[Iterable[Batch]], Iterable[Batch]],
+    put: Put = jax.device_put,
 ) -> dict[str, dict[str, float]]:
     """`heldout_metrics` of each task's part, by name, on the batches that a run's settings, resolved, ask for.
 
-    `until` is given the batches, and may end them by an exception.
+    `until` is given the batches, and may end them by an exception; `put` brings each to the devices.
     """
     assert settings.batch_size is not None
     found = {}
     for task, part in parts.items():
         batches = until(part.eval_batches(settings.batch_size, settings.max_batches))
         try:
-            found[task] = heldout_metrics(step, params, batches)
+            found[task] = heldout_metrics(step, params, batches, put)
         except NoTargetsError:
             raise NoTargetsError(
                 f"the held-out batches of task {task!r} hold no target tokens: do its preprocessors leave all of them "
@@ -70,7 +76,9 @@ def heldout_by_task(
     return found
 
 
-def heldout_metrics(step: HeldoutStep, params: Any, batches: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+def heldout_metrics(
+    step: HeldoutStep, params: Any, batches: Iterable[Mapping[str, Any]], put: Put = jax.device_put
+) -> dict[str, float]:
     """Losses in nats over all `batches`, which have one shape; sums are added in float64.
 
     heldout_loss and heldout_accuracy are per target token, heldout_text_loss per token of text alone. Raises
@@ -79,7 +87,7 @@ def heldout_metrics(step: HeldoutStep, params: Any, batches: Iterable[Mapping[st
     totals = dict.fromkeys(("loss", "text_loss", "correct", "tokens", "text_tokens"), 0.0)
     waiting: Sums | None = None  # fetched one batch late, so that the device never waits
     for batch in batches:
-        before, waiting = waiting, step(params, jax.device_put(dict(batch)))
+        before, waiting = waiting, step(params, put(dict(batch)))
         _add(totals, before)
     _add(totals, waiting)
     if not totals["tokens"]:

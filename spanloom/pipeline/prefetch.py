@@ -4,8 +4,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
+
+import numpy as np
 
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.positions import WHOLE, Position, Share, TrainingRows
@@ -20,20 +22,30 @@ class StepReader:
     nothing of it.
     """
 
-    def __init__(self, rows: TrainingRows, position: Position, first_step: int, batch_size: int, share: Share = WHOLE):
+    def __init__(
+        self,
+        rows: TrainingRows,
+        position: Position,
+        first_step: int,
+        batch_size: int,
+        shares: Sequence[Share] = (WHOLE,),
+    ):
+        """Of every batch the shares that this host makes, one after another."""
         self._rows = rows
         self._begin = first_step, position
         self._batch_size = batch_size
-        self._share = share
+        self._shares = shares
         self._next = self._begin
 
     def __call__(self, step: int) -> tuple[Batch, Position]:
         """The batch that step number `step` + 1 trains on."""
         at, position = self._next if self._next[0] <= step else self._begin
         position = self._rows.skip(position, (step - at) * self._batch_size) if step > at else position
-        batch, after = self._rows.take(position, self._batch_size, self._share)
-        self._next = step + 1, after
-        return batch, after
+        parts = [self._rows.take(position, self._batch_size, share) for share in self._shares]
+        self._next = step + 1, parts[0][1]
+        if len(parts) == 1:
+            return parts[0]
+        return {name: np.concatenate([part[name] for part, _ in parts]) for name in parts[0][0]}, parts[0][1]
 
 
 def _begin_worker(worker: int, workers: int) -> None:

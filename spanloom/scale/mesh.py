@@ -12,6 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from spanloom.model.params import ParamSpec, flatten, path_name
 from spanloom.model.placement import ANYWHERE, Placement
+from spanloom.pipeline.positions import Share
 from spanloom.scale.rules import Rule, partition_spec, rules_of, without
 from spanloom.settings.mesh import AXES, BATCH_AXES, Mesh
 
@@ -71,6 +72,51 @@ class Layout(Placement):
             return self.sharding(spec.axes, spec.shape) if spec is not None and alike else self.replicated
 
         return jax.tree_util.tree_map_with_path(one, tree)
+
+    # ---- Arrays of this process --------------------------------------------------------------------------------------
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """The rows of every batch that the devices of this process have: those it must make."""
+        places = self.batch.addressable_devices_indices_map((self.batch_shards,))
+        blocks = sorted({index[0].start or 0 for index in places.values() if index})
+        together = len(blocks)
+        in_a_row = blocks == [*range(blocks[0], blocks[0] + together)]
+        if in_a_row and not blocks[0] % together and not self.batch_shards % together:
+            return (Share(blocks[0] // together, self.batch_shards // together),)
+        return tuple(Share(block, self.batch_shards) for block in blocks)
+
+    def put_batch(self, rows: Mapping[str, np.ndarray], batch_size: int) -> dict[str, jax.Array]:
+        """A batch of so many rows on the devices; `rows` are those of `shares`, in that order, or all of them."""
+        if len(self.mesh.local_devices) == self.mesh.size:
+            return jax.device_put(dict(rows), self.batch)
+        first = next(iter(rows.values())).shape[0] == batch_size
+        spans = [(0, batch_size)] if first else [share.rows(batch_size) for share in self.shares]
+        where = np.concatenate([np.arange(*span) for span in spans])
+
+        def put(array: np.ndarray) -> jax.Array:
+            def part(index: tuple[slice, ...] | None) -> np.ndarray:
+                assert index is not None
+                begin, end, _ = index[0].indices(batch_size)
+                at = int(np.searchsorted(where, begin))
+                return array[at : at + end - begin]
+
+            return jax.make_array_from_callback((batch_size, *array.shape[1:]), self.batch, part)
+
+        return {name: put(array) for name, array in rows.items()}
+
+    def put(self, tree: Any, shardings: Any) -> Any:
+        """Arrays that every process has whole, divided as `shardings`, a tree like theirs, say."""
+
+        def one(x: Any, sharding: NamedSharding) -> jax.Array:
+            if isinstance(x, jax.Array) and x.sharding.is_equivalent_to(sharding, x.ndim):
+                return x
+            if sharding.is_fully_addressable:
+                return jax.device_put(x, sharding)
+            host = np.asarray(x)
+            return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+        return jax.tree.map(one, tree, shardings)
 
     # ---- What the model asks of a `Placement` ------------------------------------------------------------------------
 
@@ -147,6 +193,14 @@ def check_batch(layout: Layout, batch_size: int, name: str = "batch_size") -> No
             f"{name} is {batch_size}, which {shards} parts of the mesh (replica x data x fsdp) cannot divide evenly: "
             f"take {fits} or {fits + shards}, or put more devices on --mesh.tensor"
         )
+
+
+def heldout_batch(layout: Layout, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+    """A batch that every process has whole on the devices, filled up with rows of padding, which count nothing."""
+    size = next(iter(rows.values())).shape[0]
+    full = math.ceil(size / layout.batch_shards) * layout.batch_shards
+    padded = {name: np.pad(x, [(0, full - size), *[(0, 0)] * (x.ndim - 1)]) for name, x in rows.items()}
+    return layout.put_batch(padded, full)
 
 
 def placement_of(layout: Layout) -> Placement:

@@ -48,9 +48,18 @@ class Crew:
         return self.process == 0
 
     def barrier(self, name: str) -> None:
-        """Until every process has come here; each name is used once."""
+        """Until every process has come here; a name may come again once that is over."""
         if self.roll is not None:
             self.roll.barrier(name)
+
+    @contextlib.contextmanager
+    def first_before_others(self, name: str) -> Iterator[None]:
+        """The first process goes through the block, and only then the others."""
+        if not self.is_first:
+            self.barrier(name)
+        yield
+        if self.is_first:
+            self.barrier(name)
 
 
 ALONE = Crew()
@@ -73,6 +82,7 @@ def connected(settings: Processes | None) -> Iterator[Crew]:
     if not host or not port.isdecimal() or not 0 < int(port) < 65535:
         raise RollCallError(f"--coordinator {settings.coordinator!r}: give HOST:PORT of process 0")
     roll = call_roll((host, int(port)), settings.process, settings.processes, settings.timeout, _end_too(settings))
+    jax.config.update("jax_enable_preemption_service", False)  # SIGTERM is for the loop to answer
     jax.distributed.initialize(
         f"{host}:{int(port) + 1}",
         settings.processes,

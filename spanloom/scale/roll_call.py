@@ -73,7 +73,7 @@ class RollCall:
         threading.Thread(target=self._listen, name="roll call", daemon=True).start()
 
     def barrier(self, name: str) -> None:
-        """Until every process has come here; each name is used once. May be called in any thread."""
+        """Until every process has come here; a name may come again once that is over. May be called in any thread."""
         if self.process == 0:
             self._arrived(name, 0)
         else:

@@ -4,6 +4,7 @@
       checkpoint.json     step, data position, run as data, held-out loss, versions and devices, names of all arrays
       arrays/params/      the weights, under T5X's names; restored alone where the optimizer is not needed
       arrays/optimizer/   the optimizer's state
+      arrays/averaged/    averaged weights, which are the model, only if the optimizer keeps any
       vocabulary/         the files of the vocabulary (none for bytes)
       manifest.json       size and CRC-32 of every other file
       heldout.json        only if the held-out loss of its step was measured later; not in the manifest
@@ -30,8 +31,11 @@ import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
-from spanloom.model.params import flatten, path_name, unflatten
+from spanloom.model.params import declare, flatten, path_name, unflatten
+from spanloom.optim.averaged import averaged_params
 from spanloom.pipeline.durable import sync_directory
+from spanloom.scale.mesh import Layout
+from spanloom.scale.processes import ALONE, Crew
 from spanloom.settings.run import Checkpoints, Run
 from spanloom.settings.run_layout import ARRAYS, FACTS, PARTIAL, VOCABULARY, steps_in
 from spanloom.training.checkpoint_paths import CheckpointError, damaged, delete, heldout_loss
@@ -39,6 +43,9 @@ from spanloom.training.facts import Facts, array_entry, read_facts_and_arrays, t
 from spanloom.training.integrity import DamagedError, seal, verify
 from spanloom.training.retention import kept
 from spanloom.training.state import TrainState
+
+PARAMS, OPTIMIZER, AVERAGED = "params", "optimizer", "averaged"
+"""Items of a checkpoint's arrays."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Restored:
     facts: Facts
     """Step, position, run and so on."""
     params: Any
-    """The weights: a tree of float32 arrays as `spanloom.model.params.declare(run.model)` has it."""
+    """The weights, in the type they are kept in: a tree as `spanloom.model.params.declare(run.model)` has it."""
     opt_state: Any
     """The optimizer's state, or None if only weights were asked for."""
 
@@ -73,21 +80,28 @@ class Restored:
 # ---- Reading ---------------------------------------------------------------------------------------------------------
 
 
-def restore(path: Path, opt_state_like: Any = None) -> Restored:
+def restore(path: Path, opt_state_like: Any = None, layout: Layout | None = None, *, check: bool = True) -> Restored:
     """Read the checkpoint directory `path` (see `open_checkpoint` for finding one).
 
     Only the weights are read unless `opt_state_like`, a tree with the shapes and types of the optimizer's state (made
-    by `jax.eval_shape`), is given. Raises CheckpointError naming the damaged or missing file and the intact checkpoint
-    before it, or the arrays of the optimizer that do not fit.
+    by `jax.eval_shape`), is given; then those that training goes on with, otherwise those that the model has (averaged
+    ones, where the optimizer keeps any). They are divided as `layout` has it, whatever devices wrote them; unset: all
+    on one. `check`: read every file first, to see that it is what was written. Raises CheckpointError naming the
+    damaged or missing file and the intact checkpoint before it, or the arrays of the optimizer that do not fit.
     """
     facts, arrays = read_facts_and_arrays(path)
     try:
-        verify(path)
-        params = unflatten(facts.run.model, _restore_arrays(path, "params", arrays["params"]))
+        if check:
+            verify(path)
+        specs = declare(facts.run.model)
+        model = AVERAGED if opt_state_like is None and AVERAGED in arrays else PARAMS
+        places = flatten(layout.params(specs)) if layout else {}
+        params = unflatten(facts.run.model, _restore_arrays(path, model, arrays[model], places))
         opt_state = None
         if opt_state_like is not None:
-            check_same_arrays(path, arrays["optimizer"], opt_state_like)
-            flat = _restore_arrays(path, "optimizer", arrays["optimizer"])
+            check_same_arrays(path, arrays[OPTIMIZER], opt_state_like)
+            places = flatten(layout.like_params(specs, opt_state_like)) if layout else {}
+            flat = _restore_arrays(path, OPTIMIZER, arrays[OPTIMIZER], places)
             names = [path_name(p) for p, _ in jax.tree_util.tree_flatten_with_path(opt_state_like)[0]]
             opt_state = jax.tree.unflatten(jax.tree.structure(opt_state_like), [flat[name] for name in names])
     except DamagedError as error:
@@ -108,9 +122,14 @@ def check_same_arrays(path: Path, saved: Mapping[str, Any], wanted: Any) -> None
         )
 
 
-def _restore_arrays(path: Path, item: str, entries: Mapping[str, Any]) -> dict[str, jax.Array]:
-    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    wanted = {name: ocp.ArrayRestoreArgs(sharding=device, dtype=jnp.dtype(e["dtype"])) for name, e in entries.items()}
+def _restore_arrays(
+    path: Path, item: str, entries: Mapping[str, Any], places: Mapping[str, jax.sharding.Sharding]
+) -> dict[str, jax.Array]:
+    one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    wanted = {
+        name: ocp.ArrayRestoreArgs(sharding=places.get(name, one), dtype=jnp.dtype(entry["dtype"]))
+        for name, entry in entries.items()
+    }
     try:
         with warnings.catch_warnings(), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
             warnings.simplefilter("ignore")  # Orbax warns of its own defaults
@@ -138,9 +157,11 @@ class CheckpointWriter:
         vocabulary_files: Mapping[str, bytes],
         on_saved: Callable[[int, int, float], None] = lambda step, size, seconds: None,
         on_kept: Callable[[list[Path]], None] = lambda checkpoints: None,
+        crew: Crew = ALONE,
     ) -> None:
         """Writes below `directory` (a run's checkpoints/), in which nothing else may write; `clean_up` comes before.
 
+        Of several processes each writes its part of the arrays, and the first one, of `crew`, all else.
         `on_saved(step, bytes, seconds)` and then `on_kept(checkpoints)`, with those that are left, are called from a
         thread.
         """
@@ -150,6 +171,8 @@ class CheckpointWriter:
         self._vocabulary_files = dict(vocabulary_files)
         self._on_saved = on_saved
         self._on_kept = on_kept
+        self._crew = crew
+        self._averaged = jax.jit(averaged_params)
         self._quiet = contextlib.ExitStack()
         self._quiet.enter_context(_quiet_orbax())
         self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
@@ -164,24 +187,28 @@ class CheckpointWriter:
         self.wait()
         started = time.perf_counter()
         partial = self._directory / f"{facts.step}{PARTIAL}"
-        params, optimizer = flatten(state.params), flatten(state.opt_state)
+        arrays = {PARAMS: flatten(state.params), OPTIMIZER: flatten(state.opt_state)}
+        if (averaged := self._averaged(state.opt_state, state.params)) is not None:
+            arrays[AVERAGED] = flatten(averaged)
         try:
-            partial.mkdir(parents=True)  # somebody may have removed the run directory
-            whole = to_data(facts, {"params": params, "optimizer": optimizer})
-            (partial / FACTS).write_text(json.dumps(whole, indent=1))
-            for name, content in self._vocabulary_files.items():
-                (partial / VOCABULARY).mkdir(exist_ok=True)
-                (partial / VOCABULARY / name).write_bytes(content)
+            if self._crew.is_first:
+                self._write_facts(partial, to_data(facts, arrays))
+            self._crew.barrier(f"checkpoint {facts.step} begins")
             self._orbax.save(
                 (partial / ARRAYS).absolute(),  # Orbax takes no relative path
-                args=ocp.args.Composite(
-                    params=ocp.args.PyTreeSave(_nest(params)), optimizer=ocp.args.PyTreeSave(_nest(optimizer))
-                ),
+                args=ocp.args.Composite(**{item: ocp.args.PyTreeSave(_nest(flat)) for item, flat in arrays.items()}),
             )
         except Exception as error:
             raise self._failed(partial, error) from error
         self._commit = threading.Thread(target=self._finish, args=(partial, facts.step, started), name="checkpoint")
         self._commit.start()
+
+    def _write_facts(self, partial: Path, whole: Mapping[str, Any]) -> None:
+        partial.mkdir(parents=True)  # somebody may have removed the run directory
+        (partial / FACTS).write_text(json.dumps(whole, indent=1))
+        for name, content in self._vocabulary_files.items():
+            (partial / VOCABULARY).mkdir(exist_ok=True)
+            (partial / VOCABULARY / name).write_bytes(content)
 
     def wait(self) -> None:
         """Until the save under way is whole. Raises CheckpointError if it failed."""
@@ -203,6 +230,9 @@ class CheckpointWriter:
     def _finish(self, partial: Path, step: int, started: float) -> None:
         try:
             self._orbax.wait_until_finished()
+            self._crew.barrier(f"checkpoint {step} written")
+            if not self._crew.is_first:
+                return
             (partial / FACTS).stat()  # Orbax makes its folder anew where all was removed under it
             size = seal(partial)
             partial.rename(self._directory / str(step))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from spanloom.evaluation.heldout import HeldoutStep, heldout_by_task
+from spanloom.evaluation.heldout import HeldoutStep, Put, heldout_by_task
 from spanloom.optim.averaged import averaged_params
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.dataset import Dataset
@@ -33,9 +33,12 @@ class Judge:
         logger: Logger,
         display: Display,
         until: Callable[[Iterable[Batch]], Iterable[Batch]],
+        put: Put,
+        writes: bool = True,
     ) -> None:
         """Of `parts`, by task, some may be of tasks that are not learnt. `patience`: as it stands so far; `until` is
-        given the batches, and may end them by `Stopped`. What is written goes to `logger`, `metrics` among it.
+        given the batches, and may end them by `Stopped`; `put` brings each to the devices. What is written goes to
+        `logger`, `metrics` among it, and, if this process `writes`, to the checkpoint.
         """
         self._run = run
         self._step = step
@@ -45,6 +48,8 @@ class Judge:
         self._logger = logger
         self._display = display
         self._until = until
+        self._put = put
+        self._writes = writes
         self.patience = patience
         """What an early stop goes by, until now."""
 
@@ -67,7 +72,7 @@ class Judge:
             return None
         weights = self._averaged(state.opt_state, state.params) or state.params
         try:
-            measured = heldout_by_task(self._step, weights, self._parts, self._run.eval, self._until)
+            measured = heldout_by_task(self._step, weights, self._parts, self._run.eval, self._until, self._put)
         except Stopped:
             return None  # the next start makes up for it
         for task, values in measured.items():
@@ -75,7 +80,7 @@ class Judge:
                 self._logger.write("eval", step, {"task": task, **values})
         losses = {task: values["heldout_loss"] for task, values in measured.items()}
         loss = deciding_loss(self._run, losses)
-        if saved and loss is not None:
+        if saved and loss is not None and self._writes:
             add_heldout_loss(saved, loss)
         self.patience = self.patience.after(step, loss, self._run)
         say_heldout(self._display, self._run, step, losses, loss)

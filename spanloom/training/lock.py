@@ -7,10 +7,24 @@ from pathlib import Path
 from typing import NoReturn
 
 from spanloom.pipeline.durable import locked
+from spanloom.scale.processes import Crew
+from spanloom.settings.run_layout import CHECKPOINTS
+from spanloom.training.checkpoint_paths import clean_up
 
 
 class DirectoryInUseError(RuntimeError):
     """Another process trains in the same run directory."""
+
+
+@contextlib.contextmanager
+def claimed(directory: Path, crew: Crew) -> Iterator[None]:
+    """Hold the lock of a run directory in the first of its processes, and clean up what a kill left of checkpoints."""
+    with contextlib.ExitStack() as stack:
+        with crew.first_before_others("the directory"):
+            if crew.is_first:
+                stack.enter_context(directory_lock(directory))
+                clean_up(directory / CHECKPOINTS)
+        yield
 
 
 @contextlib.contextmanager

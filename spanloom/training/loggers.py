@@ -35,12 +35,15 @@ class MetricsFile:
     last bit.
     """
 
-    def __init__(self, path: Path, resume_step: int = 0) -> None:
-        """Opens `path` for appending, cut back to `resume_step` (to nothing for a run that begins)."""
+    def __init__(self, path: Path, resume_step: int = 0, *, writes: bool = True) -> None:
+        """Opens `path` for appending, cut back to `resume_step` (to nothing for a run that begins).
+
+        Without `writes`, for all but one of several processes, which wrote it before, all is as if it were written.
+        """
         self.path = path
         self._step = resume_step
-        self._keys = cut_back(path, resume_step)
-        self._file = path.open("a", encoding="utf-8")
+        self._keys = cut_back(path, resume_step) if writes else _keys_at(path, resume_step)
+        self._file = (path if writes else Path(os.devnull)).open("a", encoding="utf-8")
 
     def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Append a line. Raises ValueError if its (kind, task, step) was written before, or a later step was."""
@@ -68,6 +71,12 @@ class MetricsFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _keys_at(path: Path, step: int) -> set[tuple[str, Any]]:
+    """(kind, task) of the lines of `step` that a resume there keeps."""
+    found = read_events(path) if step and path.exists() else ()
+    return {(e["kind"], e.get("task")) for e in found if e["step"] == step and e["kind"] in SCALAR_KINDS}
 
 
 def cut_back(path: Path, step: int) -> set[tuple[str, Any]]:

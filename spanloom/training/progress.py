@@ -61,6 +61,28 @@ def make_display(stream: TextIO | None = None) -> "Display":
     return TerminalDisplay(stream) if stream.isatty() else PlainDisplay(stream)
 
 
+class SilentDisplay:
+    """Says nothing: of several processes one speaks."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+    def warn(self, text: str) -> None:
+        """Nothing."""
+
+    def building(self, progress: BuildProgress) -> None:
+        """Nothing."""
+
+    def begin(self, done: int, total: int) -> None:
+        """Nothing."""
+
+    def advance(self, pace: Pace, log_line: bool) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 class PlainDisplay:
     """Lines only, for log files and pipes: at most one line of training every few seconds."""
 

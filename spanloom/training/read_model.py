@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+
 from spanloom.conversion.convert import model_from_hf
 from spanloom.conversion.detect import KINDS, detect
 from spanloom.conversion.trained_model import Lineage, TrainedModel
@@ -35,4 +38,5 @@ def read_model(path: Path, which: str = "last") -> TrainedModel:
         started_from=facts.started_from,
         versions={name: str(value) for name, value in facts.machine.items()},
     )
-    return TrainedModel(facts.run.model, restored.params, vocabulary_inside(restored.path, facts.run), lineage)
+    params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), restored.params)  # they may be kept in bfloat16
+    return TrainedModel(facts.run.model, params, vocabulary_inside(restored.path, facts.run), lineage)

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 
@@ -57,7 +57,7 @@ class Recorder:
         self._most_skipped = most_skipped
         self.skipped = skipped or Skipped()
         """Updates left out until the last step fetched."""
-        self._pending: tuple[int, int, Mapping[str, jax.Array]] | None = None
+        self._pending: tuple[int, Mapping[str, jax.Array]] | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=SMOOTHED_STEPS)
         self._since_log: list[tuple[float, int]] = []
         self._waited = 0.0
@@ -76,9 +76,9 @@ class Recorder:
             self._waited += time.perf_counter() - begun
             yield batch
 
-    def add(self, step: int, tokens: int, metrics: Mapping[str, jax.Array]) -> None:
+    def add(self, step: int, metrics: Mapping[str, jax.Array]) -> None:
         """Take the metrics of `step`, which may still be computed, and fetch those of the step before."""
-        before, self._pending = self._pending, (step, tokens, metrics)
+        before, self._pending = self._pending, (step, metrics)
         if before:
             self._fetch(*before)
 
@@ -93,8 +93,9 @@ class Recorder:
         if self._pending is None:
             self._clock = time.perf_counter()
 
-    def _fetch(self, step: int, tokens: int, metrics: Mapping[str, jax.Array]) -> None:
+    def _fetch(self, step: int, metrics: Mapping[str, jax.Array]) -> None:
         values = {name: float(value) for name, value in jax.device_get(dict(metrics)).items()}
+        tokens = int(values["input_tokens"] + values["target_tokens"])
         now = time.perf_counter()
         self._recent.append((now - self._clock, tokens))
         self._since_log.append((now - self._clock, tokens))
@@ -139,8 +140,3 @@ class Recorder:
         measured = self._measured(self._recent)
         left = (self._last_step - step) * measured["seconds_per_step"]
         return Pace(step, loss, measured["tokens_per_second"], measured["mfu"], left)
-
-
-def count_tokens(batch: Mapping[str, Any]) -> int:
-    """Tokens in the encoder's inputs and the decoder's targets of a batch on the host, padding not counted."""
-    return int((batch["encoder_input_tokens"] != 0).sum() + (batch["decoder_loss_weights"] != 0).sum())

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import TypeVar
 
+from spanloom.scale.processes import Crew
+
 Item = TypeVar("Item")
 
 EXIT_AT_ONCE = 130  # what shells report for a process ended by Ctrl-C
@@ -33,6 +35,11 @@ class StopRequest:
         """Raises `Stopped` if a stop was asked for."""
         if self.requested:
             raise Stopped(self.signal_name)
+
+    def check_alone(self, crew: Crew) -> None:
+        """Likewise, where this is the only process of its run: others would wait for it."""
+        if crew.roll is None:
+            self.check()
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:

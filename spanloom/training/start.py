@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from spanloom.conversion.detect import detect
 from spanloom.conversion.errors import ConversionError
 from spanloom.model.params import declare, flatten, unflatten
+from spanloom.scale.mesh import Layout
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.run import Run
@@ -99,14 +101,17 @@ def _refuse_nothing_to_continue(run: Run, found: Found) -> None:
         raise StartError(problem)
 
 
-def load_start(run: Run, found: Found, opt_state_like: Any = None) -> Start:
+def load_start(
+    run: Run, found: Found, layout: Layout | None = None, opt_state_like: Any = None, *, check: bool = True
+) -> Start:
     """The weights of what `find_start` found for the run, and the optimizer's state where its shapes and types are
-    given (see `restore`). Raises CheckpointError or ConversionError if damaged, or if the state is another optimizer's.
+    given (see `restore`), divided among devices as `layout` has it. Raises CheckpointError or ConversionError if
+    damaged, or if the state is another optimizer's.
     """
     notes: tuple[str, ...] = ()
     opt_state = None
     if found.is_ours:
-        restored = restore(found.path, opt_state_like)
+        restored = restore(found.path, opt_state_like, layout, check=check)
         params, opt_state = restored.params, restored.opt_state
         description = f"weights of {found.path} (step {restored.step}), {origin_after(run, restored.facts).describe()}"
     else:
@@ -115,7 +120,8 @@ def load_start(run: Run, found: Found, opt_state_like: Any = None) -> Start:
         imported = import_hf(found.path)
         params, notes = imported.params, imported.notes
         description = f"weights of the Hugging Face folder {found.path}, optimizer fresh"
-    fitting = unflatten(run.model, {name: jnp.asarray(leaf, jnp.float32) for name, leaf in flatten(params).items()})
+    fitting = unflatten(run.model, {name: leaf.astype(jnp.float32) for name, leaf in flatten(params).items()})
+    fitting = layout.put(fitting, layout.params(declare(run.model))) if layout else jax.tree.map(jnp.asarray, fitting)
     warnings = vocabulary_warnings(Path(str(run.start)), found.vocabulary, run.vocabulary)
     return Start(fitting, description, (*notes, *warnings, *untrained_sentinels(found, run)), opt_state)
 

@@ -7,6 +7,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from spanloom.model.params import initialize
+from spanloom.optim.rounding import as_kept
+from spanloom.settings.weights import Weights
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -24,8 +28,17 @@ class TrainState:
     """What the optimizer remembers: an optax state."""
 
 
-def fresh_state(params: Any, optimizer: optax.GradientTransformation, opt_state: Any = None) -> TrainState:
-    """The state before the first update of `params`, whose optimizer may go on with a state that it has."""
+def drawn_weights(specs: Any, settings: Weights, key: jax.Array) -> Any:
+    """Random weights for what `specs` declares, in the type that the settings keep them in."""
+    return as_kept(initialize(specs, key), settings)
+
+
+def fresh_state(
+    params: Any, optimizer: optax.GradientTransformation, opt_state: Any = None, shardings: Any = None
+) -> TrainState:
+    """The state before the first update of `params`, whose optimizer may go on with a state that it has; a new one is
+    divided among devices as `shardings`, a tree of its like, say.
+    """
     if opt_state is None:  # jit: one compilation and one pass over memory, not one for each of hundreds of leaves
-        opt_state = jax.jit(optimizer.init)(params)
+        opt_state = jax.jit(optimizer.init, out_shardings=shardings)(params)
     return TrainState(jnp.zeros((), jnp.int32), params, opt_state)

@@ -18,7 +18,7 @@ from spanloom.settings.run import Checkpoints, Evaluation, Logging
 from spanloom.settings.run_layout import steps_in
 from spanloom.settings.serialize import from_json
 from spanloom.settings.stopping import Stopping
-from spanloom.training import checkpoints, gradients, loop
+from spanloom.training import checkpoints, first_state, gradients, loop
 from spanloom.training.checkpoint_paths import CheckpointError, latest, open_checkpoint
 from spanloom.training.checkpoints import restore
 from spanloom.training.divergence import DivergedError, all_finite
@@ -156,8 +156,8 @@ def test_nothing_compiles_after_the_first_step(text, tmp_path, monkeypatch):
     )
     original = loop.Recorder.add
 
-    def add(self, step, tokens, metrics):
-        original(self, step, tokens, metrics)
+    def add(self, step, metrics):
+        original(self, step, metrics)
         at_step[step] = len(compiled)
 
     monkeypatch.setattr(loop.Recorder, "add", add)
@@ -243,7 +243,7 @@ def test_one_step_without_a_number_ends_a_run_or_is_left_out_as_asked(text, tmp_
 
 
 def test_a_first_loss_outside_the_band_warns(text, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "expected_initial_loss", lambda model, loss: (8.0, 9.0))
+    monkeypatch.setattr(first_state, "expected_initial_loss", lambda model, loss: (8.0, 9.0))
     _, output = train(run_of(text, 2), tmp_path)
     assert "warning: first loss 6." in output
     assert "leaks into the inputs" in output
@@ -269,11 +269,11 @@ def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_pat
     """Steps 4, 8 and 10 are evaluated: the first, or the last of all, is interrupted."""
     original, calls = heldout.heldout_metrics, []
 
-    def interrupted(step, params, batches):
+    def interrupted(step, params, batches, put):
         calls.append(step)
         if len(calls) in (at, at + 1):  # the evaluation, and its repetition after the first resume
             os.kill(os.getpid(), signal.SIGTERM)
-        return original(step, params, batches)
+        return original(step, params, batches, put)
 
     monkeypatch.setattr(heldout, "heldout_metrics", interrupted)
     finished, output = train(run_of(text, 10), tmp_path)
@@ -293,19 +293,19 @@ def test_a_stop_in_the_middle_of_an_evaluation_loses_none(trained, text, tmp_pat
     assert open_checkpoint(tmp_path, "best").name == open_checkpoint(trained[0], "best").name
 
 
-@pytest.mark.parametrize("where", ["initialize", "make_train_step"])
-def test_a_stop_breaks_into_no_tracing(text, tmp_path, monkeypatch, where):
+@pytest.mark.parametrize(("module", "where"), [(first_state, "drawn_weights"), (loop, "make_train_step")])
+def test_a_stop_breaks_into_no_tracing(text, tmp_path, monkeypatch, module, where):
     """An exception out of a signal's handler, while JAX traces or compiles, crashes Python when the process ends."""
-    original, unbroken = getattr(loop, where), []
+    original, unbroken = getattr(module, where), []
 
-    def stopped(*arguments):
+    def stopped(*arguments, **more):
         if not unbroken:
             os.kill(os.getpid(), signal.SIGINT)
-        made = original(*arguments)
+        made = original(*arguments, **more)
         unbroken.append(where)
         return made
 
-    monkeypatch.setattr(loop, where, stopped)
+    monkeypatch.setattr(module, where, stopped)
     finished, output = train(run_of(text, 4), tmp_path)
     assert not finished
     assert unbroken
@@ -323,15 +323,14 @@ def test_metrics_of_lost_checkpoints_are_not_cut(text, tmp_path):
 
 
 def test_a_run_whose_directory_was_removed_saves_what_goes_on(text, tmp_path, monkeypatch):
-    out, original, counted = tmp_path / "out", loop.count_tokens, []
+    out, original = tmp_path / "out", loop.Recorder.add
 
-    def removes(batch):
-        counted.append(batch)
-        if len(counted) == 3:
+    def removes(recorder, step, metrics):
+        if step == 3 and out.is_dir():
             shutil.rmtree(out)
-        return original(batch)
+        original(recorder, step, metrics)
 
-    monkeypatch.setattr(loop, "count_tokens", removes)
+    monkeypatch.setattr(loop.Recorder, "add", removes)
     train(run_of(text, 4), out)
     assert (out / "run.json").is_file()
     assert train(run_of(text, 6), out)[0]

@@ -3,7 +3,7 @@ import math
 import jax.numpy as jnp
 import pytest
 
-from spanloom.training.recorder import Recorder, Speeds, count_tokens
+from spanloom.training.recorder import Recorder, Speeds
 from spanloom.training.skipped import Skipped
 
 MOST_SKIPPED = 10
@@ -24,7 +24,8 @@ class Listener:
 
 
 def metrics(loss, norm=1.0):
-    return {"loss": jnp.float32(loss), "grad_norm": jnp.float32(norm)}
+    tokens = {"input_tokens": jnp.float32(70), "target_tokens": jnp.float32(30)}
+    return {"loss": jnp.float32(loss), "grad_norm": jnp.float32(norm), **tokens}
 
 
 def recorder(listener, log_every=2, last_step=5, **more):
@@ -44,7 +45,7 @@ def test_one_step_late_and_every_so_many_steps():
     recording = recorder(listener)
     for step in range(1, 6):
         recording.before_step()
-        recording.add(step, 100, metrics(step))
+        recording.add(step, metrics(step))
         assert [s for s, _ in listener.paces] == list(range(1, step))
     recording.flush()
     recording.flush()
@@ -60,8 +61,8 @@ def test_one_step_late_and_every_so_many_steps():
 def test_not_a_number_stops(bad, name):
     listener = Listener()
     recording = recorder(listener)
-    recording.add(1, 100, metrics(1))
-    recording.add(2, 100, bad)
+    recording.add(1, metrics(1))
+    recording.add(2, bad)
     with pytest.raises(FloatingPointError, match=f"2: the {name}"):
         recording.flush()
     assert [kind for kind, _, _ in listener.events] == ["train", "diverged"]
@@ -72,7 +73,7 @@ def test_where_such_updates_are_left_out_only_a_loss_that_stays_no_number_stops(
     recording = recorder(listener, last_step=100, most_skipped=MOST_SKIPPED, skipped=Skipped(5))
     bad = [*range(3, 3 + MOST_SKIPPED), *range(20, 21 + MOST_SKIPPED)]
     for step in range(1, bad[-1] + 1):
-        recording.add(step, 100, metrics(math.nan if step in bad else 1))
+        recording.add(step, metrics(math.nan if step in bad else 1))
     with pytest.raises(FloatingPointError, match=f"{bad[-1]}: the loss is nan"):
         recording.flush()
     assert len(listener.warned) == 2 * MOST_SKIPPED
@@ -80,8 +81,3 @@ def test_where_such_updates_are_left_out_only_a_loss_that_stays_no_number_stops(
     assert "1 in a row, 16 in all" in listener.warned[MOST_SKIPPED]
     counts = {step: values["skipped"] for kind, step, values in listener.events if kind == "train"}
     assert (counts[2], counts[4], counts[14], counts[22]) == (5, 7, 15, 18)
-
-
-def test_padding_is_no_token():
-    batch = {"encoder_input_tokens": jnp.array([[5, 6, 0]]), "decoder_loss_weights": jnp.array([[1, 0]])}
-    assert count_tokens(batch) == 3
