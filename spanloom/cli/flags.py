@@ -19,6 +19,7 @@ from spanloom.cli.recipe import Parameter, Recipe
 from spanloom.cli.stage_flags import PLACES, by_number, described, differing, split_stages
 from spanloom.cli.tokens import Flag, merge_repeated, split
 from spanloom.model.sizes import named, sizes_in_short
+from spanloom.scale.processes import Processes
 from spanloom.settings.kinds import all_fields, get, holds_settings, kind_name, parts, put
 from spanloom.settings.mixture import Mixture
 from spanloom.settings.nearest import did_you_mean
@@ -35,6 +36,15 @@ class Resuming:
     """Settings that may change from here on although they decide the result, by dotted name."""
     fork: str | None = None
     """New directory that goes on from the last checkpoint of --out; the old one stays as it is."""
+    processes: int = 1
+    """Processes, one a host, that train this run together; each is started with this very command and another
+    --process."""
+    process: int = 0
+    """Which of them this is, from 0; the first one writes and speaks."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0, the same everywhere; the next port is used as well."""
+    connect_timeout: float = 120.0
+    """Seconds to wait until all are there."""
     debug: bool = False
     """Show the whole traceback when something fails (or set SPANLOOM_DEBUG=1)."""
 
@@ -42,6 +52,18 @@ class Resuming:
     def accepted(self) -> tuple[str, ...]:
         """The names in accept_change, which may also be joined by commas."""
         return tuple(part for name in self.accept_change for part in name.split(",") if part)
+
+    @property
+    def together(self) -> Processes | None:
+        """The processes that train together; None for one alone. Raises UsageError where they make no sense."""
+        if self.processes == 1 and self.process == 0:
+            return None
+        if not 0 <= self.process < self.processes:
+            last = self.processes - 1
+            raise UsageError(f"--process is {self.process}: with --processes {self.processes} it is 0 to {last}")
+        if self.coordinator is None:
+            raise UsageError("--processes needs --coordinator HOST:PORT, where process 0 can be reached by all")
+        return Processes(self.coordinator, self.processes, self.process, self.connect_timeout)
 
 
 @dataclass(frozen=True)

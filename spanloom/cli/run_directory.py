@@ -5,6 +5,7 @@ OUT/commands.jsonl   one line a start, see `spanloom.cli.commands_file`
 OUT/recipe.py        the recipe file as it was at the last start
 """
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -54,11 +55,14 @@ def prepare(
     recipe_source: Path | None = None,
     accepted: Sequence[str] = (),
     fork: Path | None = None,
+    writes: bool = True,
 ) -> Start:
     """Decide whether a resolved run begins or goes on in `directory`, and write down the command.
 
     The settings of a run that has trained are not written here but by the loop, once the data are found to fit them:
     what fails there binds nobody.
+
+    Without `writes`, for all but the first of several processes and after it, what that one decided is found again.
 
     A fork that was made of this very run before goes on, however far the run itself has come since.
 
@@ -70,20 +74,22 @@ def prepare(
     check_accepted(accepted, run)
     if fork is not None:
         if not _is_begun_fork(fork, directory):
-            return _fork(run, directory, fork, command, recipe_source)
+            return _fork(run, directory, fork, command, recipe_source, writes)
         run, directory = replace(run, out=str(fork)), fork
     if directory.exists() and not directory.is_dir():
         raise CommandError(f"{directory} is a file; give another --out")
-    with directory_lock(directory):
+    with directory_lock(directory) if writes else contextlib.nullcontext():
         checkpoint = latest(directory)
         if checkpoint is None and forked_from(directory) is None:
             begun = (directory / RUN_FILE).is_file()
             refuse_lost(directory, read_run(directory).checkpoint.every if begun else None)
             start = Start(directory, run, None, accepted=tuple(accepted))
-            write_run(run, directory)
+            if writes:
+                write_run(run, directory)
         else:
             start = _resume(run, directory, accepted)
-        _write(start, command, recipe_source)
+        if writes:
+            _write(start, command, recipe_source)
     return start
 
 
@@ -182,7 +188,7 @@ def _refuse_fewer_steps(old: Run, run: Run, directory: Path, step: int) -> None:
         )
 
 
-def _fork(run: Run, old: Path, new: Path, command: Sequence[str], recipe_source: Path | None) -> Start:
+def _fork(run: Run, old: Path, new: Path, command: Sequence[str], recipe_source: Path | None, writes: bool) -> Start:
     unfinished = _unfinished_fork(new, old)
     checkpoint = unfinished or latest(old)
     if checkpoint is None:
@@ -191,13 +197,15 @@ def _fork(run: Run, old: Path, new: Path, command: Sequence[str], recipe_source:
     _refuse_fewer_steps(noted, run, old, facts.step)
     found = changes(facts.run, run)
     refuse([c for c in found if c.shapes])
-    with directory_lock(new):
+    with directory_lock(new) if writes else contextlib.nullcontext():
         if latest(new) != unfinished:
             raise CommandError(
                 f"--fork {new}: there is a run in it already; go on with it by --out {new}, or name another"
             )
         accepted = ("task", *(c.field for c in found if not c.free))
         start = Start(new, replace(run, out=str(new)), facts.step, tuple(changes(noted, run)), accepted)
+        if not writes:
+            return start
         if unfinished:
             _write(start, command, recipe_source, forked_from=str(forked_from(new)))
             return start

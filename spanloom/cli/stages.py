@@ -4,6 +4,7 @@ What a stage has trained stands in its own directory, so nothing else needs to b
 followed by another one are done, and the first that was not is where training goes on.
 """
 
+import contextlib
 import json
 import re
 import shlex
@@ -15,6 +16,7 @@ from typing import Any
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import Command, Resuming
 from spanloom.cli.train import output_directory, train_one
+from spanloom.scale.processes import ALONE, Crew
 from spanloom.settings.compare import ChangedSettingsError, changes, check_accepted, refuse
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import RUN_FILE, STAGES_FILE
@@ -45,7 +47,7 @@ def resolved_runs(command: Command[Any]) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def train_stages(command: Command[Resuming], words: Sequence[str]) -> None:
+def train_stages(command: Command[Resuming], words: Sequence[str], crew: Crew = ALONE) -> None:
     """Train the stages that are not done, and show what became of every language."""
     from spanloom.pipeline.shared_stores import share_stores
     from spanloom.training.checkpoint_paths import latest
@@ -56,16 +58,18 @@ def train_stages(command: Command[Resuming], words: Sequence[str]) -> None:
         raise UsageError("--fork goes with one run: name a stage's directory, as in spanloom train OUT/2-de --fork NEW")
     runs = resolved_runs(command)
     places = stage_directories(runs, directory)
+    crew.barrier("the stages")  # all see what is there before any trains on
     _check_directory(directory, places)
     for run in runs:
         check_accepted(command.options.accepted, run)
     followed = max((number for number, place in enumerate(places) if latest(place)), default=0)
-    with directory_lock(directory):
+    with directory_lock(directory) if crew.is_first else contextlib.nullcontext():
         for run, place in zip(runs[:followed], places, strict=False):
             _refuse_changed(run, place)
         for number in range(followed, len(runs)):
             run, place = _as_begun(runs[number], places[number]), places[number]
-            share_stores(run, place, directory)
+            if crew.is_first:
+                share_stores(run, place, directory)
             title = f"stage {number + 1} of {len(runs)}, {run.name}"
             further = f"spanloom train {shlex.quote(str(directory))} --stage.{number + 1}.steps"
 
@@ -77,12 +81,14 @@ def train_stages(command: Command[Resuming], words: Sequence[str]) -> None:
                 place,
                 command,
                 words,
+                crew,
                 title=title,
                 prepared=note,
                 further=further if number + 1 == len(runs) else "",
             ):
                 return  # stopped, and said so
-    _show_forgetting(runs, directory)
+    if crew.is_first:
+        _show_forgetting(runs, directory)
 
 
 def _as_begun(run: Run, place: Path) -> Run:

@@ -4,13 +4,17 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import Command, Resuming, parse
 from spanloom.cli.recipe import Recipe, find
+from spanloom.scale.processes import ALONE, Crew, connected
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STAGES_FILE
+
+if TYPE_CHECKING:
+    from spanloom.cli.run_directory import Start
 
 USAGE = """usage: spanloom train RECIPE [--out DIR] [--steps N] [flags]
 
@@ -44,21 +48,27 @@ def train(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = No
     command = parse(recipe, argv, prog, Resuming, usage)
     words = [*prog.split(" "), *argv]
     from spanloom.cli.run_directory import check_name
-    from spanloom.cli.stages import resolved_runs, train_stages
 
     directory = output_directory(command)
     for place in (str(directory), command.options.fork or ""):
         check_name(place)
     if command.options.fork is not None and not command.options.fork.strip():
         raise UsageError("--fork is empty: name a new directory (is a variable of the shell unset?)")
+    with connected(command.options.together) as crew:
+        _train(command, directory, words, crew)
+    return 0
+
+
+def _train(command: Command[Resuming], directory: Path, words: Sequence[str], crew: Crew) -> None:
+    from spanloom.cli.stages import resolved_runs, train_stages
+
     if len(command.runs) > 1:
-        train_stages(command, words)
-        return 0
+        train_stages(command, words, crew)
+        return
     if (directory / STAGES_FILE).is_file():
         raise CommandError(f"{directory} holds runs that follow one another, and this recipe makes one: --out NEW_DIR")
     (run,) = resolved_runs(command)
-    train_one(run, directory, command, words)
-    return 0
+    train_one(run, directory, command, words, crew)
 
 
 def train_one(
@@ -66,6 +76,7 @@ def train_one(
     directory: Path,
     command: Command[Resuming],
     words: Sequence[str],
+    crew: Crew = ALONE,
     *,
     title: str = "",
     prepared: Callable[[], object] = lambda: None,
@@ -73,37 +84,48 @@ def train_one(
 ) -> bool:
     """Prepare the run directory, train, and show what came of it; whether all is done, or a stop ended it before.
 
-    Of several runs, `title` says which this is. `prepared` is called before the run trains. `further`: see `close_run`.
+    Of several processes, `crew`, the first one writes. Of several runs, `title` says which this is. `prepared` is
+    called before the run trains. `further`: see `close_run`.
     """
     from spanloom.cli.run_directory import prepare
 
-    start = prepare(
-        run,
-        directory,
-        command=words,
-        recipe_source=command.recipe.source,
-        accepted=command.options.accepted,
-        fork=None if command.options.fork is None else Path(command.options.fork),
-    )
-    prepared()
-    name = title or f"run {run.name}"
+    with crew.first_before_others("the settings"):
+        start = prepare(
+            run,
+            directory,
+            command=words,
+            recipe_source=command.recipe.source,
+            accepted=command.options.accepted,
+            fork=None if command.options.fork is None else Path(command.options.fork),
+            writes=crew.is_first,
+        )
+        if crew.is_first:
+            prepared()
+            _say_start(start, title or f"run {run.name}")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's banners are not news to a user
+    from spanloom.pipeline.build_workers import default_workers
+    from spanloom.training.loop import train as train_loop
+
+    if not train_loop(start.run, start.directory, accepted=start.accepted, workers=default_workers(), crew=crew):
+        return False  # stopped, and said so
+    if crew.processes > 1:
+        if crew.is_first:
+            print(f"for results and an export, in one process: spanloom train {start.directory}", flush=True)
+        return True
+    from spanloom.cli.closing import close_run
+
+    close_run(start.run, start.directory, further)
+    sys.stdout.flush()
+    return True
+
+
+def _say_start(start: "Start", name: str) -> None:
     if start.step is None:
         print(f"{name}: beginning in {start.directory}", flush=True)
     else:
         print(f"{name}: going on from step {start.step} in {start.directory}", flush=True)
     for change in start.changed:
         print(f"  changed: {change}", flush=True)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's banners are not news to a user
-    from spanloom.pipeline.build_workers import default_workers
-    from spanloom.training.loop import train as train_loop
-
-    if not train_loop(start.run, start.directory, accepted=start.accepted, workers=default_workers()):
-        return False  # stopped, and said so
-    from spanloom.cli.closing import close_run
-
-    close_run(start.run, start.directory, further)
-    sys.stdout.flush()
-    return True
 
 
 def output_directory(command: Command[Any]) -> Path:

@@ -22,7 +22,8 @@ def agree(layout: Layout) -> Callable[[bool], bool]:
     pending: list[jax.Array] = []
 
     def asked(here: bool) -> bool:
-        flags = jax.make_array_from_callback((layout.mesh.size,), everywhere, lambda _: np.full(1, here, np.int32))
+        mine = [jax.device_put(np.full(1, here, np.int32), device) for device in layout.mesh.local_devices]
+        flags = jax.make_array_from_single_device_arrays((layout.mesh.size,), everywhere, mine)
         pending.append(largest(flags))
         return len(pending) > 1 and bool(jax.device_get(pending.pop(0)))
 

@@ -1,6 +1,7 @@
 """The mesh of a run, and how its state and batches are divided among the devices (NamedSharding)."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -90,18 +91,19 @@ class Layout(Placement):
         """A batch of so many rows on the devices; `rows` are those of `shares`, in that order, or all of them."""
         if len(self.mesh.local_devices) == self.mesh.size:
             return jax.device_put(dict(rows), self.batch)
-        first = next(iter(rows.values())).shape[0] == batch_size
-        spans = [(0, batch_size)] if first else [share.rows(batch_size) for share in self.shares]
+        whole = next(iter(rows.values())).shape[0] == batch_size
+        spans = [(0, batch_size)] if whole else [share.rows(batch_size) for share in self.shares]
         where = np.concatenate([np.arange(*span) for span in spans])
 
         def put(array: np.ndarray) -> jax.Array:
-            def part(index: tuple[slice, ...] | None) -> np.ndarray:
+            shape = (batch_size, *array.shape[1:])
+            parts = []
+            for device, index in self.batch.addressable_devices_indices_map(shape).items():
                 assert index is not None
                 begin, end, _ = index[0].indices(batch_size)
                 at = int(np.searchsorted(where, begin))
-                return array[at : at + end - begin]
-
-            return jax.make_array_from_callback((batch_size, *array.shape[1:]), self.batch, part)
+                parts.append(jax.device_put(array[at : at + end - begin], device))
+            return jax.make_array_from_single_device_arrays(shape, self.batch, parts)
 
         return {name: put(array) for name, array in rows.items()}
 
@@ -125,18 +127,35 @@ class Layout(Placement):
         return jax.lax.with_sharding_constraint(x, self.sharding(axes, x.shape))
 
     def weights(self, params: Any, specs: Any) -> Any:
-        """Gathered from along fsdp just before they are used; divided along tensor."""
+        """Gathered from along fsdp just before they are used; divided along tensor. Their gradients are divided along
+        fsdp again at once: a constraint's own gradient would have them whole, of all layers together.
+        """
 
         def gather(spec: ParamSpec, x: jax.Array) -> jax.Array:
-            whole = without(partition_spec(self.rules, spec.axes, spec.shape, self.sizes), "fsdp")
-            of_layer = PartitionSpec(*whole[len(whole) - x.ndim :])
-            return jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, of_layer))
+            stored = partition_spec(self.rules, spec.axes, spec.shape, self.sizes)
+            return _gathered(self._of_layer(without(stored, "fsdp"), x), self._of_layer(stored, x), x)
 
         return jax.tree.map(gather, specs, params)
+
+    def _of_layer(self, spec: PartitionSpec, x: jax.Array) -> NamedSharding:
+        """The sharding of one layer of a stack whose is `spec`, or of the stack."""
+        return NamedSharding(self.mesh, PartitionSpec(*spec[len(spec) - x.ndim :]))
 
     def stored(self, tree: Any, specs: Any) -> Any:
         """Divided by the rules, along fsdp too."""
         return jax.lax.with_sharding_constraint(tree, self.params(specs))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _gathered(whole: NamedSharding, stored: NamedSharding, x: jax.Array) -> jax.Array:
+    """`x` divided as `whole`, its gradient as `stored`."""
+    return jax.lax.with_sharding_constraint(x, whole)
+
+
+_gathered.defvjp(
+    lambda whole, stored, x: (jax.lax.with_sharding_constraint(x, whole), None),
+    lambda whole, stored, _, gradient: (jax.lax.with_sharding_constraint(gradient, stored),),
+)
 
 
 def make_layout(settings: Mesh, devices: Sequence[Any] | None = None) -> Layout:

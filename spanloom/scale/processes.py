@@ -1,5 +1,6 @@
 """The processes of a run on several hosts: connected by `jax.distributed`, watched by a roll call."""
 
+import atexit
 import contextlib
 import os
 import sys
@@ -97,7 +98,7 @@ def connected(settings: Processes | None) -> Iterator[Crew]:
         if not isinstance(error, KeyboardInterrupt | SystemExit) and _is_of_the_network(error):
             time.sleep(GRACE_SECONDS)  # the roll call ends this process as soon as it knows who is gone
         roll.fail(f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:300])
-        sys.stdout.flush()
+        atexit.register(_leave)
         raise
     roll.barrier("the end")
     roll.close()
@@ -115,6 +116,13 @@ def _end_too(settings: Processes) -> Callable[[int, str], None]:
         os._exit(EXIT_GONE)
 
     return end
+
+
+def _leave() -> None:
+    """End this process once it has said what failed, without JAX's farewell, which others no longer answer."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _is_of_the_network(error: BaseException) -> bool:

@@ -24,6 +24,10 @@ class RollCallError(RuntimeError):
     """A process is missing, or there are two of one number; the message says which and what to do."""
 
 
+FAREWELL_SECONDS = 3.0
+"""A process that fails has so long to say why before the others end."""
+
+
 @dataclass
 class _Line:
     """A connection, and what of a message has come so far."""
@@ -117,6 +121,7 @@ class RollCall:
             line.done = True
         elif "gone" in message:
             line.done = True
+            time.sleep(FAREWELL_SECONDS)
             self._gone(int(message["gone"]), str(message.get("why")))
         elif "at" in message:
             self._arrived(str(message["at"]), line.process)
