@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spanloom.cli.errors import CommandError, UsageError
-from spanloom.cli.flags import parse
+from spanloom.cli.flags import Command, parse
 from spanloom.cli.recipe import find
-from spanloom.cli.train import output_directory
 from spanloom.settings.run import Run
 
 if TYPE_CHECKING:
@@ -25,7 +24,8 @@ of a step, hours and core-hours. For TPUs the real training step is compiled ahe
 which needs no TPU (pip install 'spanloom[tpu]'); for GPUs the figures are by formula. Where a run does not fit, the
 smallest change that does is looked for, compiled, and printed as flags.
 
-RECIPE and flags are those of `spanloom train`. Text and vocabulary need not be there: a plan reads no data.
+RECIPE and flags are those of `spanloom train`. Text and vocabulary need not be there: a plan reads no data, and says
+epochs only where stores are built. Stages have a plan each, and a sum.
 --on names devices as they are rented: v3-8, v4-32, v5e-16, v5p-128, v6e-8, a100x8, h100x8; without it, this machine.
 
   spanloom plan quickstart                                     on this machine
@@ -64,13 +64,22 @@ def main(argv: Sequence[str]) -> int:
     asked = command.options
     places = [_topology(name) for name in asked.on] or [None]
     _prepare(places, asked.on)
-    directory = output_directory(command)
-    found = list(_plans([command.run], directory, places, asked))
-    if len(found) > 1 and not asked.json and len({plan.run.name for plan in found}) == len(found):
+    runs = _runs(command)
+    found = [list(_plans(run, places, asked)) for run in runs]
+    if len(runs) > 1 and not asked.json:
         from spanloom.report.plan import sum_line
 
-        print(sum_line(found), end="")
+        for plans in zip(*found, strict=True):
+            print(sum_line(plans), end="")
     return 0
+
+
+def _runs(command: Command[Planning]) -> tuple[Run, ...]:
+    """The run, or the stages, resolved; where files were not given there are names in their place."""
+    from spanloom.cli.stages import resolved_runs
+    from spanloom.training.plan_data import without_files
+
+    return resolved_runs(replace(command, runs=tuple(map(without_files, command.runs))))
 
 
 def _topology(name: str) -> "Topology | None":
@@ -96,27 +105,23 @@ def _prepare(places: Sequence["Topology | None"], names: Sequence[str]) -> None:
         prepare_libtpu()
 
 
-def _plans(
-    runs: Sequence[Run], directory: Path, places: Sequence["Topology | None"], asked: Planning
-) -> "Iterator[Plan]":
-    """The plan of each run on each kind of devices, printed as it is there."""
+def _plans(run: Run, places: Sequence["Topology | None"], asked: Planning) -> "Iterator[Plan]":
+    """The plan of a run on each kind of devices, printed as it is there."""
     from spanloom.scale.mesh import MeshError
     from spanloom.training.plan import make_plan
-    from spanloom.training.plan_data import UnknownLengthError, plan_data, without_files
+    from spanloom.training.plan_data import UnknownLengthError, plan_data
 
-    for run in runs:
-        run = without_files(replace(run, out=str(directory))).resolve()
+    try:
+        data = plan_data(run, Path(run.out or "."))
+    except UnknownLengthError as error:
+        raise UsageError(str(error)) from None
+    for place in places:
         try:
-            data = plan_data(run, directory)
-        except UnknownLengthError as error:
-            raise UsageError(str(error)) from None
-        for place in places:
-            try:
-                plan = make_plan(run, data, place, search=asked.search)
-            except MeshError as error:
-                raise CommandError(f"on {place.name if place else 'this machine'}: {error}") from None
-            _print(plan, asked)
-            yield plan
+            plan = make_plan(run, data, place, search=asked.search)
+        except MeshError as error:
+            raise CommandError(f"on {place.name if place else 'this machine'}: {error}") from None
+        _print(plan, asked)
+        yield plan
 
 
 def _print(plan: "Plan", asked: Planning) -> None:

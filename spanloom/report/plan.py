@@ -1,6 +1,6 @@
 """A plan as rows of a table, for a terminal or a pipe, and the sharding of every parameter."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table as RichTable
@@ -80,12 +80,13 @@ def shardings_text(plan: Plan) -> str:
     return table_text((("parameter", "shape", "divided along", "a device keeps"), rows))
 
 
-def sum_line(plans: list[Plan]) -> str:
-    """What all stages take together."""
+def sum_line(plans: Sequence[Plan]) -> str:
+    """What all stages take together on the same devices."""
     hours = sum(plan.hours for plan in plans)
     cores = sum(plan.hours * plan.on.cores for plan in plans)
     steps = sum(plan.run.steps for plan in plans)
-    return f"all {len(plans)} stages: {steps:,} steps, at best {duration(hours * 3600)}, {_hours(cores)} core-hours\n"
+    took = f"{duration(hours * 3600)} at best, {_hours(cores)} core-hours"
+    return f"all {len(plans)} stages on {plans[0].on.name}: {steps:,} steps, {took}\n"
 
 
 def _divided(spec: Any, mesh: Mapping[str, int]) -> str:
@@ -134,10 +135,10 @@ def _step(plan: Plan) -> str:
 
 
 def _time(plan: Plan) -> str:
-    return (
-        f"{duration(plan.hours * 3600)} at best: {_hours(plan.hours * plan.on.cores)} core-hours, "
-        f"{_hours(plan.hours * plan.on.chips)} chip-hours (a step at half of that speed is a good one)"
-    )
+    hours = f"{_hours(plan.hours * plan.on.cores)} core-hours"
+    if plan.on.cores != plan.on.chips:
+        hours += f", {_hours(plan.hours * plan.on.chips)} chip-hours"
+    return f"{duration(plan.hours * 3600)} at best: {hours} (a step at half of that speed is a good one)"
 
 
 def _change(plan: Plan) -> str:

@@ -1,6 +1,5 @@
 """Changes of a run that make its step smaller in memory, the smallest first, as the flags that make them."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args, get_type_hints
@@ -9,7 +8,7 @@ from spanloom.settings.model import Model
 from spanloom.settings.run import Run
 
 MOST_PARTS = 8
-"""Microbatches of a batch before more devices share the weights: each has the step's whole latency."""
+"""Microbatches of a batch before devices share weights, too: each takes a whole step's way to and fro."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +21,17 @@ class Change:
 
 def smaller(run: Run, devices: int) -> Iterator[Change]:
     """Changes of a resolved run on so many devices, in the order of what they cost: activations are computed again
-    (remat), then microbatches, then weights are shared along fsdp, then matrices are divided along tensor.
+    (remat), then microbatches, then weights are shared along fsdp, then matrices are divided along tensor; last of all,
+    microbatches without end.
     """
-    for tensor in _doubled(_extent(run.mesh.tensor), devices, run.model.num_heads):
-        for fsdp in _doubled(_extent(run.mesh.fsdp), devices // tensor, devices):
-            for parts in _parts(run, devices // tensor):
-                for remat in _policies(run.model):
-                    change = _change(run, tensor, fsdp, parts, remat)
-                    if change.flags:
-                        yield change
+    for fewest, most in ((1, MOST_PARTS), (MOST_PARTS + 1, run.batch_size)):
+        for tensor in _doubled(_extent(run.mesh.tensor), devices, run.model.num_heads):
+            for fsdp in _doubled(_extent(run.mesh.fsdp), devices // tensor, devices):
+                for parts in _parts(run, devices // tensor, fewest, most):
+                    for remat in _policies(run.model):
+                        change = _change(run, tensor, fsdp, parts, remat)
+                        if change.flags:
+                            yield change
 
 
 def _change(run: Run, tensor: int, fsdp: int, parts: int, remat: str | None) -> Change:
@@ -67,14 +68,12 @@ def _doubled(first: int, most: int, divides: int) -> list[int]:
     return found
 
 
-def _parts(run: Run, shards: int) -> list[int]:
-    """Numbers of microbatches: as they are, and more, whose rows all devices can share evenly."""
+def _parts(run: Run, shards: int, fewest: int, most: int) -> list[int]:
+    """Numbers of microbatches from `fewest` to `most`: as they are, and more, whose rows devices can share evenly."""
     now = run.microbatches
-    return [now] + [
-        parts
-        for parts in (2**power for power in range(1, int(math.log2(MOST_PARTS)) + 1))
-        if parts > now and run.batch_size % parts == 0 and run.batch_size // parts % max(shards, 1) == 0
-    ]
+    doubled = (now * 2**power for power in range(run.batch_size.bit_length()))
+    fitting = (parts for parts in doubled if run.batch_size % parts == 0 and run.batch_size // parts % shards == 0)
+    return [parts for parts in fitting if max(fewest, now) <= parts <= max(most, now)]
 
 
 def _policies(model: Model) -> list[str | None]:

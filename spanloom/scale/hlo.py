@@ -84,11 +84,15 @@ class Program:
         return [loop for name in self._lines for loop in self._own_loops(name)]
 
     def collectives(self) -> Iterator[Collective]:
-        """Every exchange between devices, its bytes multiplied by the times that it runs."""
+        """Every exchange between devices, its bytes multiplied by the times that it runs.
+
+        TPU's compiler repeats an exchange in each computation that is fused to run beside it, under one channel.
+        """
+        seen = set[str]()
         for name, times in self._times().items():
             scattered = "all-reduce-scatter" in name  # the TPU's fused form: every device keeps its share only
             for line in self._lines[name]:
-                if found := _COLLECTIVE.search(line):
+                if (found := _COLLECTIVE.search(line)) and not _seen_before(line, seen):
                     kind = "reduce-scatter" if scattered and found[2] == "all-reduce" else found[2]
                     size = _result_bytes(found[1], is_start=bool(found[3]))
                     parts = _group_size(line)
@@ -177,6 +181,15 @@ def xla_cost(text: str) -> Cost:
     module = _hlo.hlo_module_from_text(text)
     found = _jax.hlo_module_cost_analysis(jax.local_devices(backend="cpu")[0].client, module)
     return Cost(found.get("flops", 0.0), found.get("bytes accessed", 0.0))
+
+
+def _seen_before(line: str, seen: set[str]) -> bool:
+    """Whether an exchange's channel was seen, which it is from now on; one without a channel never was."""
+    channel = re.search(r"channel_id=(\d+)", line)
+    if channel is None or channel[1] in seen:
+        return channel is not None
+    seen.add(channel[1])
+    return False
 
 
 def _result_bytes(shape: str, is_start: bool) -> float:

@@ -55,10 +55,18 @@ def formula_needs(run: Run, lengths: Mapping[str, int], devices: int, available:
         "gradients": 4.0 * weights / itemsize * (2 if run.microbatches > 1 else 1),
         "activations": activation_bytes(run.model, rows),
     }
-    if layout.sizes["fsdp"] > 1:  # one layer's, as they are used
-        layer = num_params(declare(run.model).decoder.layers) / run.model.num_decoder_layers
-        parts["gathered weights"] = 4.0 * layer / layout.sizes["tensor"]
+    if layout.sizes["fsdp"] > 1:
+        parts["gathered weights"] = _gathered_bytes(run) / layout.sizes["tensor"]
     return Needs(sum(parts.values()), available, parts)
+
+
+def _gathered_bytes(run: Run) -> float:
+    """Of weights as they are used: a layer's, or those of all layers where nothing is computed again."""
+    specs, itemsize = declare(run.model), 2 if run.model.dtype == "bfloat16" else 4
+    encoder, decoder = num_params(specs.encoder.layers), num_params(specs.decoder.layers)
+    if getattr(run.model, "remat", "none") == "none":
+        return float(itemsize * (encoder + decoder))
+    return itemsize * max(encoder / run.model.num_encoder_layers, decoder / run.model.num_decoder_layers)
 
 
 def likely_changes(

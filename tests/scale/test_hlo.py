@@ -140,6 +140,13 @@ def test_what_the_tpu_fuses_into_a_reduce_scatter_is_one():
     assert list(Program(text).collectives()) == [Collective("reduce-scatter", 6 * 3 / 4 * 32)]
 
 
+def test_an_exchange_that_is_repeated_under_its_channel_counts_once():
+    line = "  %g = f32[16]{0} all-gather(%x), channel_id=7, replica_groups=[1,4]<=[4], dimensions={0}\n"
+    text = "HloModule m\n\nENTRY %main (x: f32[4]) -> f32[4] {\n  %x = f32[4] parameter(0)\n" + 3 * line + "}\n"
+    assert list(Program(text).collectives()) == [Collective("all-gather", 48.0)]
+    assert len(list(Program(text.replace("channel_id=7, ", "")).collectives())) == 3
+
+
 def test_other_text_is_refused():
     with pytest.raises(ValueError, match="no HLO text"):
         Program("module @jit_f {}")

@@ -180,5 +180,3 @@ def test_lengths_that_only_the_data_know_must_be_said(tmp_path):
         plan_data(replace(run, task=pairs).resolve(), tmp_path)
     given = replace(run, task=pairs, packing=Packed(96, 24)).resolve()
     assert plan_data(given, tmp_path).lengths == {"encoder": 96, "decoder": 24}
-
-
