@@ -1,8 +1,9 @@
 """Whether a compiled step fits into memory: asked before it runs, since a machine that swaps says nothing."""
 
 import contextlib
+import math
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax
 
 from spanloom.pipeline.dataset import Dataset
 from spanloom.settings.run import Run
+from spanloom.training.needs import likely_changes
 from spanloom.training.state import TrainState
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -20,17 +22,24 @@ class DoesNotFitError(RuntimeError):
     """A training step needs more memory than there is. The message says how much, and what would fit."""
 
 
-def check_fits(compiled: jax.stages.Compiled, run: Run, available: int | None) -> None:
-    """Raise DoesNotFitError if one step of `run` takes more than `available` bytes; None: nobody knows.
+def check_fits(
+    compiled: jax.stages.Compiled,
+    run: Run,
+    available: int | None,
+    lengths: Mapping[str, int] | None = None,
+    devices: int = 1,
+) -> None:
+    """Raise DoesNotFitError if one step of `run` takes more than `available` bytes of a device; None: nobody knows.
 
     The compiler tells what it needs: weights and optimizer, which stay, and what a step takes besides, which grows
-    with the sequences of a batch.
+    with the sequences of a batch. `lengths` of rows and how many `devices` there are: to name the smallest change.
     """
     stays, passes = _needs(compiled)
     if available is None or stays + passes <= available:
         return
     sequences = _sequences(run.at_a_time, stays, passes, available)
-    ways = [_smaller(run, sequences)] if sequences else []
+    ways = [] if lengths is None else _change(run, lengths, devices, stays + passes, available)
+    ways += [_smaller(run, sequences)] if sequences else []
     if run.model.dtype != "bfloat16":
         ways.append("--model.dtype bfloat16")
     ways += ["shorter inputs", "a smaller --model", "a machine with more memory"]
@@ -38,6 +47,32 @@ def check_fits(compiled: jax.stages.Compiled, run: Run, available: int | None) -
         f"a step of {run.at_a_time} sequences takes {(stays + passes) / _GB:.1f} GB ({stays / _GB:.1f} of it for "
         f"weights and optimizer), and there are {available / _GB:.1f} GB. What helps: {'; '.join(ways)}"
     )
+
+
+@contextlib.contextmanager
+def explaining_memory(run: Run, lengths: Mapping[str, int], devices: int) -> Iterator[None]:
+    """Where memory runs out inside (a step that is compiled, or taken), DoesNotFitError names the smallest change."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        available = available_memory(jax.local_devices()[0]) or math.inf
+        ways = _change(run, lengths, devices, None, available)
+        if run.at_a_time > 1 and not any("--microbatch-size" in way for way in ways):
+            ways.append(_smaller(run, max(run.at_a_time // 2, 1)))
+        ways += ["shorter inputs", "a smaller --model", "devices with more memory"]
+        raise DoesNotFitError(
+            f"memory ran out ({str(error).splitlines()[0]}). What helps: {'; '.join(ways)}"
+        ) from error
+
+
+def _change(run: Run, lengths: Mapping[str, int], devices: int, needed: float | None, available: float) -> list[str]:
+    """The flags of the smallest change that should fit, as one way of those that help; none where none is known."""
+    change = next(likely_changes(run, lengths, devices, needed, available), None)
+    if change is None or (needed is not None and all(flag.startswith("--microbatch-size") for flag in change.flags)):
+        return []  # the largest microbatch that fits is named by what the compiler tells
+    return [f"{' '.join(change.flags)} (the same batches; by formula: `spanloom plan` compiles it)"]
 
 
 def _smaller(run: Run, sequences: int) -> str:

@@ -27,7 +27,7 @@ from spanloom.training.divergence import all_finite, diverged
 from spanloom.training.facts import Facts, read_facts
 from spanloom.training.first_loss import FirstLoss
 from spanloom.training.first_state import first_state
-from spanloom.training.fits import available_memory, check_fits, check_heldout
+from spanloom.training.fits import available_memory, check_fits, check_heldout, explaining_memory
 from spanloom.training.judge import Judge
 from spanloom.training.lock import claimed
 from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile, TensorBoard
@@ -139,8 +139,9 @@ def train(
             place=placement_of(layout),
             shardings=(begun.places, layout.replicated),
         )
+        stack.enter_context(explaining_memory(run, data.lengths, layout.mesh.size))
         train_step = jitted.lower(state, example).compile()
-        check_fits(train_step, run, available_memory(device))
+        check_fits(train_step, run, available_memory(device), data.lengths, layout.mesh.size)
         heldout_step = make_heldout_step(run.model, data.vocabulary, placement_of(layout), layout.replicated)
         check_heldout(heldout_step, state, run, heldout.values(), available_memory(device))
         return_freed_memory()

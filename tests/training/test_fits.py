@@ -7,7 +7,13 @@ import pytest
 
 from spanloom.recipes.quickstart import recipe
 from spanloom.training import fits
-from spanloom.training.fits import DoesNotFitError, available_memory, check_fits, check_heldout_fits
+from spanloom.training.fits import (
+    DoesNotFitError,
+    available_memory,
+    check_fits,
+    check_heldout_fits,
+    explaining_memory,
+)
 
 pytestmark = pytest.mark.short
 MB = 10**6
@@ -73,3 +79,27 @@ def test_a_container_with_less_than_the_machine_counts(tmp_path, monkeypatch):
     for text, expected in [("max\n", machine), (f"{64 * MB}\n", 64 * MB), (str(2**63 - 4096), machine)]:
         limit.write_text(text)
         assert available_memory(jax.devices("cpu")[0]) == expected
+
+
+LENGTHS = {"encoder": 128, "decoder": 59}
+
+
+def test_the_smallest_change_is_named_as_flags():
+    run = recipe().resolve()
+    with pytest.raises(DoesNotFitError) as error:
+        check_fits(compiled(weights=20 * MB, passes=2000 * MB), run, 1500 * MB, LENGTHS, devices=1)
+    assert "What helps: --microbatch-size 8" in str(error.value) or "What helps: --model.remat" in str(error.value)
+    with pytest.raises(DoesNotFitError) as error:
+        check_fits(compiled(weights=20 * MB, passes=10 * MB), run, 15 * MB, LENGTHS, devices=8)
+    assert "--mesh.fsdp" in str(error.value) and "spanloom plan" in str(error.value)
+
+
+def test_memory_that_runs_out_in_the_middle_names_it_too():
+    run = recipe().resolve()
+    exhausted = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.\nmore")
+    with pytest.raises(DoesNotFitError) as error, explaining_memory(run, LENGTHS, 1):
+        raise exhausted
+    assert str(error.value).startswith("memory ran out (RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.). What")
+    assert "--microbatch-size" in str(error.value) and error.value.__cause__ is exhausted
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), explaining_memory(run, LENGTHS, 1):
+        raise jax.errors.JaxRuntimeError("INTERNAL: no")
