@@ -9,6 +9,9 @@ Rule = Literal["ROW", "COLUMN", "NONE", "BATCH"]
 LAYER_AXES = frozenset({"layers", "stack"})
 """Names of axes along which independent layers are stacked; nothing is ever averaged over them."""
 
+TABLE_AXES = frozenset({"vocab", "relpos_buckets"})
+"""Names of axes along which rows are looked up, or stand for one token each."""
+
 STANDARD_RULES: Mapping[str, Rule] = {
     "embed": "ROW",
     "vocab": "COLUMN",
@@ -66,6 +69,11 @@ def inner_dims(axes: tuple[str, ...]) -> tuple[int, ...]:
 def is_matrix(spec: Spec) -> bool:
     """Whether one layer of the parameter is a matrix (weight decay spares norm scales and scalars)."""
     return len(inner_dims(spec.axes)) >= 2
+
+
+def is_projection(spec: Spec) -> bool:
+    """Whether a parameter is a layer's map from one space to another: no embedding, head, position table or norm."""
+    return is_matrix(spec) and not TABLE_AXES & set(spec.axes)
 
 
 def by_size(spec: Spec, min_size: int, name: str) -> Factoring:

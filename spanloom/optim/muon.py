@@ -8,11 +8,8 @@ import optax
 from optax.contrib import MuonDimensionNumbers
 from optax.contrib import scale_by_muon as orthogonalized_momentum
 
-from spanloom.optim.factoring import Spec, is_matrix
+from spanloom.optim.factoring import is_projection
 from spanloom.settings.optimizer import Muon
-
-TABLES = frozenset({"vocab", "relpos_buckets"})
-"""Axes of parameters whose rows are looked up, or stand for one token each: these are no maps from space to space."""
 
 
 def scale_by_muon(settings: Muon, specs: Any) -> optax.GradientTransformation:
@@ -30,15 +27,8 @@ def scale_by_muon(settings: Muon, specs: Any) -> optax.GradientTransformation:
         optax.stateless(lambda updates, _: jax.tree.map(lambda x: x * _scale(x, settings), updates)),
     )
     rest = optax.scale_by_adam(settings.beta1, settings.beta2, settings.epsilon)
-    kinds = jax.tree.map(lambda spec: "muon" if is_muons(spec) else "adam", specs)
+    kinds = jax.tree.map(lambda spec: "muon" if is_projection(spec) else "adam", specs)
     return optax.partition({"muon": matrices, "adam": rest}, kinds)
-
-
-def is_muons(spec: Spec) -> bool:
-    """Whether a parameter is a matrix within one layer that maps from one space to another: no embedding, no head, no
-    position table, no norm.
-    """
-    return is_matrix(spec) and not TABLES & set(spec.axes)
 
 
 def _scale(x: jax.Array, settings: Muon) -> float:

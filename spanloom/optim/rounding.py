@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from spanloom.model.params import path_name
+from spanloom.optim.factoring import is_projection
 from spanloom.settings.weights import Weights
 
 _LOW = 16  # bits of a float32 that bfloat16 has not
@@ -37,6 +38,15 @@ def as_kept(params: Any, weights: Weights) -> Any:
     return jax.tree.map(lambda leaf: leaf.astype(weights.dtype), params)
 
 
+def as_used(params: Any, specs: Any) -> Any:
+    """The weights as gradients are taken of them: the layers' kernels as they are kept, all others in float32.
+
+    A kernel's gradient has no more digits than the network computes in, and a copy would cost what bfloat16 saves; that
+    of embeddings, norms and tables is a sum over many tokens and layers.
+    """
+    return jax.tree.map(lambda spec, x: x if is_projection(spec) else x.astype(jnp.float32), specs, params)
+
+
 def rounded(optimizer: optax.GradientTransformation, weights: Weights, seed: int) -> optax.GradientTransformation:
     """`optimizer` for bfloat16 weights.
 
@@ -51,7 +61,7 @@ def rounded(optimizer: optax.GradientTransformation, weights: Weights, seed: int
 
     def update(grads: Any, state: RoundedState, params: Any = None) -> tuple[Any, RoundedState]:
         weights_32 = _in_float32(params)
-        steps, inner = optimizer.update(grads, state.inner, weights_32)
+        steps, inner = optimizer.update(_in_float32(grads), state.inner, weights_32)
         lost = state.lost
         if kahan:
             steps = jax.tree.map(lambda step, left: step + left.astype(jnp.float32), steps, lost)

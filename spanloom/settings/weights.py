@@ -15,7 +15,7 @@ class Weights:
     """How the weights are kept between steps; what the network computes in is model.dtype."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """bfloat16 halves the memory of the weights; steps too small for its 8 bits are then rounded as below."""
+    """bfloat16 halves the memory of weights and gradients; steps too small for its 8 bits are then rounded as below."""
     rounding: Literal["stochastic", "kahan"] = "stochastic"
     """How a step is added to bfloat16 weights. stochastic: up or down by chance, so that the mean is right; kahan: what
     was lost is kept beside (another bfloat16) and added to the next step."""

@@ -27,8 +27,8 @@ def make_gradients(
     """`params, batch, dropout key -> (loss, sums), gradients`; the batch's rows divide evenly into the microbatches.
 
     Every so many-th row is in the same microbatch, so that each device finds rows of its own in all of them. Gradients
-    are float32, and lie as parameters are stored. Dropout is drawn anew for each microbatch, so that only without it
-    their number changes nothing.
+    have the parameters' types (sums over microbatches: float32), and lie as these are stored. Dropout is drawn anew for
+    each microbatch, so that only without it their number changes nothing.
     """
     grad_fn, specs = jax.value_and_grad(loss_and_metrics, has_aux=True), tree.declare(model)
 
@@ -46,7 +46,8 @@ def make_gradients(
             return jax.tree.map(jnp.add, total, whole(params, part, key)), None
 
         shapes = jax.eval_shape(whole, params, {name: rows[:, 0] for name, rows in parts.items()}, dropout_key)
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        # Sums are float32, whatever is added up.
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.promote_types(leaf.dtype, jnp.float32)), shapes)
         return jax.lax.scan(add, zeros, jnp.arange(microbatches))[0]
 
     return whole if microbatches == 1 else in_parts

@@ -11,10 +11,11 @@ from tiny_training import MODEL, same_arrays
 from spanloom.model.params import declare, flatten, initialize, unstack
 from spanloom.optim.build import build, learning_rate
 from spanloom.optim.parameter_rms import by_layer
-from spanloom.optim.rounding import as_kept
+from spanloom.optim.rounding import as_kept, as_used
 from spanloom.settings.optimizer import AdamW, Constant
 from spanloom.settings.run import Loss
 from spanloom.settings.weights import Weights
+from spanloom.training.gradients import make_gradients
 from spanloom.training.state import fresh_state
 from spanloom.training.step import make_train_step
 
@@ -99,13 +100,25 @@ def test_parameters_gradients_and_steps_are_measured_on_request():
 
 
 @pytest.mark.parametrize("rounding", ["stochastic", "kahan"])
-def test_bfloat16_weights_have_the_gradients_of_their_float32_copies(rounding):
+def test_bfloat16_weights_have_the_loss_of_their_float32_copies_and_its_gradients(rounding):
+    """Of kernels rounded to bfloat16, so that their norm is not the same to the last digit."""
     weights = Weights("bfloat16", rounding)
     optimizer, low = started(weights)
-    exact = fresh_state(
-        jax.tree.map(lambda leaf: leaf.astype(jnp.float32), low.params), build(OPTIMIZER, Constant(), SPECS)
-    )
+    plain = build(OPTIMIZER, Constant(), SPECS)
+    exact = fresh_state(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), low.params), plain)
     _, from_low = make_train_step(PLAIN, Loss(), optimizer, RATE)(low, batch())
-    _, from_exact = make_train_step(PLAIN, Loss(), build(OPTIMIZER, Constant(), SPECS), RATE)(exact, batch())
-    for name in ("loss", "grad_norm"):
-        assert float(from_low[name]) == float(from_exact[name])
+    _, from_exact = make_train_step(PLAIN, Loss(), plain, RATE)(exact, batch())
+    assert float(from_low["loss"]) == float(from_exact["loss"])
+    assert float(from_low["grad_norm"]) == pytest.approx(float(from_exact["grad_norm"]), rel=1e-3)
+
+
+@pytest.mark.parametrize("microbatches", [1, 2])
+def test_gradients_of_bfloat16_weights_are_summed_in_float32(microbatches):
+    gradients = make_gradients(PLAIN, Loss(), microbatches)
+    low = as_kept(initialize(SPECS, jax.random.key(0)), Weights("bfloat16"))
+    found = jax.eval_shape(gradients, as_used(low, SPECS), batch(), None)[1]
+    types = {name: leaf.dtype for name, leaf in flatten(found).items()}
+    kernels = {name for name in types if "/layers/" in name and name.endswith("/kernel")}
+    assert len(kernels) == 18
+    assert {types[name] for name in kernels} == {jnp.dtype("bfloat16" if microbatches == 1 else "float32")}
+    assert {types[name] for name in types.keys() - kernels} == {jnp.dtype("float32")}
