@@ -26,6 +26,7 @@ LONG = (
     "test_readme.py",
     "training/test_kept_weights.py",
     "training/test_mixture.py",
+    "training/test_plan.py",
     "training/test_resume.py",
     "training/test_streams.py",
 )
