@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from tiny_training import events, losses, same_arrays, tiny_run, write_text
 
+from spanloom.cli.closing import close_run
 from spanloom.evaluation import heldout
-from spanloom.settings.run import Checkpoints, Evaluation
+from spanloom.settings.run import After, Checkpoints, Evaluation
 from spanloom.settings.stopping import Stopping
 from spanloom.training import judge, loop
 from spanloom.training.checkpoint_paths import latest, open_checkpoint
@@ -18,6 +19,7 @@ from spanloom.training.chosen import chosen
 from spanloom.training.facts import read_facts
 from spanloom.training.patience import Patience
 from spanloom.training.progress import PlainDisplay
+from spanloom.training.start import find_start
 
 EVERY = 2
 STOPPING = Stopping(patience=3)
@@ -116,7 +118,7 @@ def kill_at(monkeypatch, step):
     return lambda: monkeypatch.setattr(loop.Recorder, "add", add)
 
 
-def test_a_run_ends_early_says_why_and_counts_as_finished(text, tmp_path, scripted):
+def test_a_run_ends_early_says_why_and_counts_as_finished(text, tmp_path, scripted, capsys):
     finished, said = train(run_of(text), tmp_path)
     assert finished and latest(tmp_path).name == "14"
     assert (
@@ -125,7 +127,12 @@ def test_a_run_ends_early_says_why_and_counts_as_finished(text, tmp_path, script
     )
     assert "step 8). To train on: --stopping.patience N" in said
     assert chosen(tmp_path) == open_checkpoint(tmp_path, "best") == tmp_path / "checkpoints" / "8"
+    assert find_start(run_of(text, start=str(tmp_path))).path.name == "8"
     before = losses(tmp_path)
+    close_run(run_of(text, after=After(fills=0, export=False)).resolve(), tmp_path)
+    assert f"results of the best checkpoint, {tmp_path / 'checkpoints' / '8'}" in capsys.readouterr().out
+    assert losses(tmp_path) == before
+    assert [(e["step"], e["of_step"]) for e in events(tmp_path) if e["kind"] == "baselines"] == [(14, 8)]
     finished, said = train(run_of(text), tmp_path)
     assert finished and "stopped early after step 14" in said and "compiling" not in said
     assert losses(tmp_path) == before
