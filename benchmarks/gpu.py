@@ -2,11 +2,14 @@
 
     benchmarks/gpu.sh [--dry-run] [--output benchmarks/results]
 
-Writes gpu-CARD.json and gpu-CARD.md there. Exits with 1 if a numerical check fails. The peer is transformers'
-T5ForConditionalGeneration with torch's AdamW, bfloat16 by autocast on float32 master weights, as ours.
+Writes gpu-CARD.json and gpu-CARD.md there. Exits with 1 if a numerical check fails. Ours: layers scanned, with
+attention by einsum and by cuDNN, and unrolled (with what attention auto takes). The peer is transformers'
+T5ForConditionalGeneration through torch.compile with torch's AdamW, bfloat16 by autocast on float32 master weights, as
+ours. Without a GPU (--dry-run) XLA computes what cuDNN would, by the same calls.
 """
 
 import argparse
+import functools
 import json
 import statistics
 import sys
@@ -19,18 +22,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from train_step import Worker
+from train_step_worker import rehearse_without_cudnn
 
 from spanloom.model.flops import train_flops
 from spanloom.model.loss import loss_and_metrics
-from spanloom.model.params import T5, declare, initialize
+from spanloom.model.params import T5, declare, flatten, initialize
 from spanloom.model.sizes import named
 from spanloom.model.t5 import forward
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss
 from spanloom.training.machine import measured_peak
 
-CONTENDERS = ("scanned", "unrolled", "transformers")
-SIZES = (("t5_1_1_small", (64, 512, 114)), ("t5_1_1_base", (32, 512, 114)))
+CONTENDERS = ("einsum", "cudnn", "unrolled", "transformers")
+SIZES = (("t5_1_1_base", (64, 512, 114)), ("t5_1_1_large", (32, 512, 114)))
 DRY_SIZES = (("byt5_nano", (2, 32, 8)),)
 WARM_UP, ROUNDS = 3, 10
 Batch = dict[str, np.ndarray]
@@ -47,6 +51,8 @@ def main() -> int:
     jax.config.update("jax_platforms", platform if args.dry_run else "cuda,cpu")
     card = jax.devices(platform)[0].device_kind
     print(f"{card}; jax {jax.__version__}, Python {sys.version.split()[0]}", flush=True)
+    if args.dry_run:
+        rehearse_without_cudnn()
     size = "byt5_nano" if args.dry_run else "t5_1_1_small"
     checks = [check(named(size)) for check in CHECKS]
     for row in checks:
@@ -97,15 +103,22 @@ def device_equals_cpu(config: Model) -> Row:
     return result("float32 logits, device and host, largest difference", largest(there, here), 2e-4)
 
 
-def packed_equals_apart(config: Model) -> Row:
-    """Four examples in one row, with segments, and the same examples apart."""
-    params, apart = made(config), batch_of(config)
+def in_one_row(apart: Batch) -> Batch:
+    """The examples of a batch packed into one row."""
     rows, inputs = apart["encoder_input_tokens"].shape
     targets = apart["decoder_target_tokens"].shape[1]
     packed = {name: array.reshape(1, -1) for name, array in apart.items()}
     numbers = np.arange(1, rows + 1, dtype=np.int32)[None]
     packed["encoder_segment_ids"] = np.repeat(numbers, inputs, axis=1)
     packed["decoder_segment_ids"] = np.repeat(numbers, targets, axis=1)
+    return packed
+
+
+def packed_equals_apart(config: Model) -> Row:
+    """Four examples in one row, with segments, and the same examples apart."""
+    params, apart = made(config), batch_of(config)
+    packed = in_one_row(apart)
+    rows, targets = apart["decoder_target_tokens"].shape
     with jax.default_matmul_precision("highest"):
         logits = forward(params, config, packed).reshape(rows, targets, -1)
         return result(
@@ -124,7 +137,32 @@ def bfloat16_is_near(config: Model) -> Row:
     return result("bfloat16 and float32 loss, relative difference, gradients finite", value, 1e-2)
 
 
-CHECKS: tuple[Callable[[Model], Row], ...] = (device_equals_cpu, packed_equals_apart, bfloat16_is_near)
+def fused_equals_einsum(config: Model, *, packed: bool) -> Row:
+    """Gradients of the position tables, cuDNN's against einsum's in bfloat16: the larger relative distance."""
+    params, data = made(config), batch_of(config)
+    data["encoder_input_tokens"][0, -7:] = 0
+    data["decoder_target_tokens"][1, -3:] = 0
+    data = in_one_row(data) if packed else data
+    step = jax.jit(jax.grad(loss_and_metrics, has_aux=True), static_argnums=(1, 2))
+
+    def tables(attention: Any) -> list[np.ndarray]:
+        gradient: T5 = step(params, replace(config, dtype="bfloat16", attention=attention), Loss(), data)[0]
+        return [leaf for name, leaf in jax.device_get(flatten(gradient)).items() if name.endswith("rel_embedding")]
+
+    pairs = zip(tables("cudnn"), tables("einsum"), strict=True)
+    # Not max: a gradient that is not finite must fail.
+    value = float(np.max([np.linalg.norm(mine - other) / np.linalg.norm(other) for mine, other in pairs]))
+    rows = "packed" if packed else "padded"
+    return result(f"gradient of position tables, {rows} rows, cuDNN and einsum in bfloat16, relative", value, 5e-2)
+
+
+CHECKS: tuple[Callable[[Model], Row], ...] = (
+    device_equals_cpu,
+    packed_equals_apart,
+    bfloat16_is_near,
+    functools.partial(fused_equals_einsum, packed=False),
+    functools.partial(fused_equals_einsum, packed=True),
+)
 
 
 def measure(name: str, model: str, shape: tuple[int, int, int], platform: str, peak: float, *, rounds: int) -> Row:

@@ -2,6 +2,7 @@
 
     train_step_worker.py CONTENDER DTYPE BATCH ENCODER_LENGTH DECODER_LENGTH [MODEL]
 
+CONTENDER is transformers, or one of OURS: this package's training step with some settings of its model.
 Computes on the GPU where the libraries find one. Reads commands from stdin, answers on stdout, one JSON object a line:
 `step` runs one training step, `memory` says the peak so far, `peak` measures the machine's matmul speed, an empty line
 ends it. The first answer says how long compiling took.
@@ -18,6 +19,13 @@ import numpy as np
 
 Step = Callable[[], float]
 
+OURS: dict[str, dict[str, Any]] = {
+    "scanned": {},
+    "unrolled": {"scan_layers": False},
+    "einsum": {"attention": "einsum"},
+    "cudnn": {"attention": "cudnn"},
+}
+
 
 def make_batch(vocab_size: int, batch_size: int, encoder_length: int, decoder_length: int) -> dict[str, np.ndarray]:
     """Random tokens without padding, the same for every contender."""
@@ -32,8 +40,17 @@ def make_batch(vocab_size: int, batch_size: int, encoder_length: int, decoder_le
     }
 
 
+def rehearse_without_cudnn() -> None:
+    """Has what would be cuDNN's computed by XLA: the same calls on a machine without a GPU."""
+    import functools
+
+    from spanloom.model import fused_attention, layers
+
+    layers.fused_attention = functools.partial(fused_attention.fused_attention, implementation="xla")  # type: ignore[attr-defined]
+
+
 def spanloom_contender(
-    model: str, shape: tuple[int, int, int], scan_layers: bool, dtype: str
+    model: str, shape: tuple[int, int, int], settings: dict[str, Any], dtype: str
 ) -> tuple[Step, dict[str, Any]]:
     """The training step as `spanloom train` runs it: Adafactor, T5's schedule, donated state, all its metrics."""
     import jax
@@ -47,7 +64,9 @@ def spanloom_contender(
     from spanloom.training.state import fresh_state
     from spanloom.training.step import make_train_step
 
-    config = named(model, scan_layers=scan_layers, dtype=dtype)
+    if jax.default_backend() == "cpu":
+        rehearse_without_cudnn()
+    config = named(model, dtype=dtype, **settings)
     specs = declare(config)
     optimizer = build(Adafactor(), Rsqrt(), specs)
     params = jax.jit(lambda key: initialize(specs, key))(jax.random.key(0))
@@ -78,7 +97,10 @@ def spanloom_contender(
 
 
 def transformers_contender(name: str, shape: tuple[int, int, int], dtype: str) -> tuple[Step, dict[str, Any]]:
-    """The same architecture as transformers' T5ForConditionalGeneration, torch's AdamW; bfloat16 by autocast."""
+    """The same architecture as transformers' T5ForConditionalGeneration, torch's AdamW; bfloat16 by autocast.
+
+    On a GPU through torch.compile, which is its fastest there.
+    """
     import torch
     from transformers import T5Config, T5ForConditionalGeneration
 
@@ -102,6 +124,7 @@ def transformers_contender(name: str, shape: tuple[int, int, int], dtype: str) -
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = T5ForConditionalGeneration(config).to(device)
     model.train()
+    called = torch.compile(model) if device == "cuda" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     batch = make_batch(size.vocab_size, *shape)
     inputs = torch.from_numpy(batch["encoder_input_tokens"]).long().to(device)
@@ -110,7 +133,7 @@ def transformers_contender(name: str, shape: tuple[int, int, int], dtype: str) -
     def run() -> float:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device, dtype=torch.bfloat16, enabled=dtype == "bfloat16"):
-            loss = model(input_ids=inputs, labels=targets).loss
+            loss = called(input_ids=inputs, labels=targets).loss
         loss.backward()
         optimizer.step()
         return float(loss.detach())
@@ -148,7 +171,7 @@ def matmul_peak(dtype: Any) -> dict[str, float]:
 
 def main() -> None:
     name, dtype, *numbers = sys.argv[1:]
-    if name in ("scanned", "unrolled"):
+    if name in OURS:
         from spanloom.training.memory import use_huge_pages
 
         use_huge_pages()  # as spanloom train does, first of all
@@ -160,7 +183,7 @@ def main() -> None:
         if name == "transformers":
             step, about = transformers_contender(model, shape, dtype)
         else:
-            step, about = spanloom_contender(model, shape, name == "scanned", dtype)
+            step, about = spanloom_contender(model, shape, OURS[name], dtype)
         say(about)
     for line in sys.stdin:
         match line.strip():

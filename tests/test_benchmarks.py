@@ -1,5 +1,6 @@
 """The benchmarks run: what they measure is for people, that they still can is for tests."""
 
+import importlib.util
 import json
 import os
 import re
@@ -43,7 +44,7 @@ SMALLEST = {
 
 
 def test_every_script_has_a_smallest_run() -> None:
-    assert {*SMALLEST, "gpu.py", "train_step.py"} == set(SCRIPTS)
+    assert {*SMALLEST, "gpu.py", "tpu.py", "train_step.py"} == set(SCRIPTS)
 
 
 @pytest.mark.parametrize("script", list(SMALLEST))
@@ -58,14 +59,26 @@ def test_each_runs_at_its_smallest(script: str, tmp_path: Path) -> None:
     assert ended.returncode == ("differs from" in ended.stdout), ended.stderr
 
 
+@pytest.mark.long
+def test_the_tpu_script_compiles_or_says_what_is_missing(tmp_path: Path) -> None:
+    script, rows = str(BENCHMARKS / "tpu.py"), tmp_path / "rows.json"
+    ended = run(sys.executable, script, "--cases", "tiny", "--remat", "none", "cheap", "--output", str(rows))
+    if importlib.util.find_spec("libtpu") is None:
+        assert ended.returncode == 2 and "pip install 'spanloom[tpu]'" in ended.stderr, ended.stderr
+        return
+    assert ended.returncode == 0 and "| tiny | none | 0." in ended.stdout, ended.stdout + ended.stderr
+    kept, cheap = json.loads(rows.read_text())
+    assert kept["devices"] == 4 and 0.01 < kept["tflop"] <= cheap["tflop"] < 1.1 * kept["tflop"] < 1
+
+
 @pytest.mark.parity
 def test_the_gpu_script_runs_dry(tmp_path: Path) -> None:
     ended = run(str(BENCHMARKS / "gpu.sh"), "--dry-run", "--output", str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     results = json.loads((tmp_path / "gpu-cpu.json").read_text())
-    assert [row["contender"] for row in results["speed"]] == ["scanned", "unrolled", "transformers"]
+    assert [row["contender"] for row in results["speed"]] == ["einsum", "cudnn", "unrolled", "transformers"]
     assert all(row["tokens_per_s"] > 0 and row["peak_gib"] > 0 for row in results["speed"])
-    assert len(results["checks"]) == 3 and all(row["passed"] for row in results["checks"])
+    assert len(results["checks"]) == 5 and all(row["passed"] for row in results["checks"])
     assert "| byt5_nano | 2 x 32/8 | transformers |" in (tmp_path / "gpu-cpu.md").read_text()
 
 

@@ -22,6 +22,7 @@ from spanloom.model.sizes import named, sizes_in_short
 from spanloom.scale.processes import Processes
 from spanloom.settings.kinds import all_fields, get, holds_settings, kind_name, parts, put
 from spanloom.settings.mixture import Mixture
+from spanloom.settings.model import HOW_COMPUTED
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 
@@ -196,10 +197,10 @@ def _shared(old: Any, kind: type) -> dict[str, Any]:
 
 
 def _named_model(name: str, run: Run) -> Any:
-    """A published size; how it is computed (dropout, dtype, scan_layers) stays as the recipe has it."""
-    model = run.model
+    """A published size; how it is computed (dropout, dtype, remat and so on) stays as the recipe has it."""
+    computed = {field: getattr(run.model, field) for field in HOW_COMPUTED}
     try:
-        return named(name, dropout=model.dropout, dtype=model.dtype, scan_layers=model.scan_layers)
+        return named(name, **computed)
     except ValueError as error:
         raise UsageError(f"--model {name}: {error}") from None
 

@@ -15,7 +15,7 @@ from spanloom.conversion import hf_config, hf_names, hf_tie, hf_tokenizer, safet
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME, read_vocabulary, resolve
 from spanloom.conversion.safetensors_file import Entry
-from spanloom.settings.model import Model
+from spanloom.settings.model import HOW_COMPUTED, Model
 from spanloom.settings.serialize import from_json, to_json
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 
@@ -121,7 +121,8 @@ def _published_name(model: Model, tied: bool) -> str:
         return model.name
 
     def architecture(one: Model) -> Model:
-        return dataclasses.replace(one, name="", dropout=0.0, dtype="float32", scan_layers=True)
+        computed = {field: getattr(SIZES["t5_small"], field) for field in HOW_COMPUTED}
+        return dataclasses.replace(one, name="", **computed)
 
     wanted = architecture(dataclasses.replace(model, tie_embeddings=tied))
     return next((name for name, known in SIZES.items() if architecture(known) == wanted), "custom")

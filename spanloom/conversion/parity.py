@@ -42,7 +42,7 @@ def examples(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
 
 def log_probabilities(model: Model, params: T5, batch: Mapping[str, np.ndarray]) -> np.ndarray:
     """Log-probability of every target token of a batch in float32, (tokens,); padding left out."""
-    config = replace(model, dtype="float32", dropout=0.0)
+    config = replace(model, dtype="float32", dropout=0.0, attention="einsum")
     logits_BxTxV = jax.jit(forward, static_argnums=1)(params, config, dict(batch))
     log_probs_BxTxV = np.asarray(jax.nn.log_softmax(logits_BxTxV))
     targets_BxT = batch["decoder_target_tokens"]

@@ -1,11 +1,15 @@
 """Attention: one function, masks as additive biases, and T5's relative-position bias."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
+
+from spanloom.model.remat import MIXED
 
 MASKED = -1e10  # added to the logits of keys that must not be seen; finite, so a row without keys stays finite
 
@@ -45,14 +49,31 @@ def _attention_forward(
     query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array, mask: jax.Array
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     """The sum of values is divided by the sum of exponentials, not each weight: (T, D) quotients instead of (T, S)."""
-    logits_BxHxTxS = _logits(query, key, bias, mask)
-    largest = jnp.max(logits_BxHxTxS, axis=-1, keepdims=True)
-    powers = jnp.exp(logits_BxHxTxS - largest)
-    total_BxHxTx1 = jnp.sum(powers, axis=-1, keepdims=True)
-    mixed = jnp.einsum("bhts,bshd->bthd", powers.astype(value.dtype), value, preferred_element_type=jnp.float32)
+    powers_BxHxTxS, largest = jax.lax.platform_dependent(
+        query, key, bias, mask, tpu=_powers_of_logits_twice, default=_powers
+    )
+    total_BxHxTx1 = jnp.sum(powers_BxHxTxS, axis=-1, keepdims=True, dtype=jnp.float32)
+    mixed = jnp.einsum("bhts,bshd->bthd", powers_BxHxTxS, value, preferred_element_type=jnp.float32)
     mixed = (mixed / jnp.moveaxis(total_BxHxTx1, 1, 2)).astype(value.dtype)
     # Not their logarithm added up: where every key is masked, `largest` is so large that a float32 sum would lose it.
-    return mixed, (query, key, value, bias, mask, largest, 1 / total_BxHxTx1, mixed)
+    mixed, largest, inverse_total = checkpoint_name((mixed, largest, 1 / total_BxHxTx1), MIXED)
+    return mixed, (query, key, value, bias, mask, largest, inverse_total, mixed)
+
+
+def _powers(query: jax.Array, key: jax.Array, bias: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """exp(logits - their maximum), (B, H, T, S) in the type of the inputs, and the maximum, (B, H, T, 1) float32."""
+    logits_BxHxTxS = _logits(query, key, bias, mask)
+    largest = jnp.max(logits_BxHxTxS, axis=-1, keepdims=True)
+    return jnp.exp(logits_BxHxTxS - largest).astype(query.dtype), largest
+
+
+def _powers_of_logits_twice(
+    query: jax.Array, key: jax.Array, bias: jax.Array, mask: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`_powers` with no float32 (B, H, T, S) in memory: a TPU computes logits again faster than it reads them."""
+    largest = jnp.max(_logits(query, key, bias, mask), axis=-1, keepdims=True)
+    query, key = jax.lax.optimization_barrier((query, key))
+    return jnp.exp(_logits(query, key, bias, mask) - largest).astype(query.dtype), largest
 
 
 def _attention_backward(saved: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[Any, ...]:
@@ -65,8 +86,8 @@ def _attention_backward(saved: tuple[jax.Array, ...], gradient: jax.Array) -> tu
     query, key, value, bias, mask, largest, inverse_total, mixed = saved
     inner_BxTxHx1 = jnp.sum((gradient * mixed).astype(jnp.float32), axis=-1, keepdims=True)
     query, key, gradient = jax.lax.optimization_barrier((query, key, gradient))
-    weights_BxHxTxS = jnp.exp(_logits(query, key, bias, mask) - largest) * inverse_total
-    value_gradient = jnp.einsum("bhts,bthd->bshd", weights_BxHxTxS.astype(value.dtype), gradient)
+    weights_BxHxTxS = (jnp.exp(_logits(query, key, bias, mask) - largest) * inverse_total).astype(value.dtype)
+    value_gradient = jnp.einsum("bhts,bthd->bshd", weights_BxHxTxS, gradient)
     weights_gradient = jnp.einsum("bthd,bshd->bhts", gradient, value, preferred_element_type=jnp.float32)
     logits_gradient = weights_BxHxTxS * (weights_gradient - jnp.moveaxis(inner_BxTxHx1, 1, 2))
     bias_gradient = _sum_to(logits_gradient, bias.shape)
@@ -116,6 +137,33 @@ def padding_mask(
         length = key_valid_BxS.shape[-1]
         visible_Bx1xTxS = visible_Bx1xTxS & np.tri(length, dtype=bool)[None, None]
     return jnp.where(visible_Bx1xTxS, 0.0, MASKED).astype(jnp.float32)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which keys a query may see, in the forms that implementations of attention take it in."""
+
+    added_Bx1xTxS: jax.Array
+    """The whole of it as `padding_mask` gives it."""
+    key_lengths_B: jax.Array | None
+    """Where the text of each row ends, int32, if that and `causal` are all there is to it; None for packed rows."""
+    causal: bool
+    """Whether later keys are hidden."""
+
+
+def make_mask(
+    key_valid_BxS: jax.Array,
+    query_segments_BxT: jax.Array | None = None,
+    key_segments_BxS: jax.Array | None = None,
+    *,
+    causal: bool = False,
+) -> Mask:
+    """The mask of `padding_mask`."""
+    added = padding_mask(key_valid_BxS, query_segments_BxT, key_segments_BxS, causal=causal)
+    if query_segments_BxT is not None:
+        return Mask(added, None, causal)
+    ends_S = np.arange(1, key_valid_BxS.shape[-1] + 1, dtype=np.int32)
+    return Mask(added, jnp.max(jnp.where(key_valid_BxS, ends_S, 0), axis=-1), causal)
 
 
 def position_bucket(distance: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:

@@ -6,9 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from spanloom.model import params as tree
-from spanloom.model.attention import attention
+from spanloom.model.attention import Mask, attention
+from spanloom.model.fused_attention import fused_attention, takes_fused
+from spanloom.model.remat import BRANCHES, PROJECTIONS
 from spanloom.settings.model import Model
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -49,34 +52,64 @@ _rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward)
 
 
 def dense(x: jax.Array, *layers: tree.Dense) -> tuple[jax.Array, ...]:
-    """x @ kernel for each layer, in the type of x. Layers of one shape are one product, which is faster.
+    """x @ kernel for each layer, in the type of x.
 
-    `x` is (..., E), every kernel (E, F); returns one (..., F) for each layer.
+    `x` is (..., E), every kernel (E, F), all of one shape; returns one (..., F) for each layer.
     """
-    joined = _matmul(x, tuple(layer.kernel for layer in layers))
-    pieces = jax.lax.split(joined, [1] * len(layers), axis=joined.ndim - 2)  # its gradient is one concatenation
-    return tuple(jnp.squeeze(piece, axis=-2) for piece in pieces)
+    return _matmul(x, tuple(layer.kernel for layer in layers))
 
 
 @jax.custom_vjp
-def _matmul(x: jax.Array, kernels: tuple[jax.Array, ...]) -> jax.Array:
-    """(..., E) times K kernels (E, F): (..., K, F)."""
+def _matmul(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    """(..., E) times each of K kernels (E, F)."""
     return _matmul_forward(x, kernels)[0]
 
 
-def _matmul_forward(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, Any]:
+def _matmul_forward(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, ...], Any]:
+    products = jax.lax.platform_dependent(x, kernels, cpu=_joined_product, default=_products)
+    return products, (x, kernels)
+
+
+def _matmul_backward(saved: Any, gradients: tuple[jax.Array, ...]) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    """The usual gradient. Kernels are cast (on CPU: joined) again, for the copy would be kept for so long."""
+    return jax.lax.platform_dependent(*saved, gradients, cpu=_joined_gradients, default=_gradients)
+
+
+_matmul.defvjp(_matmul_forward, _matmul_backward)
+
+
+def _products(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    return tuple(jnp.einsum("...e,ef->...f", x, kernel.astype(x.dtype)) for kernel in kernels)
+
+
+def _gradients(
+    x: jax.Array, kernels: tuple[jax.Array, ...], gradients: tuple[jax.Array, ...]
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    again = (kernel.astype(x.dtype) for kernel in jax.lax.optimization_barrier(kernels))
+    pairs = zip(gradients, again, strict=True)
+    parts = (jnp.einsum("...f,ef->...e", gradient, kernel) for gradient, kernel in pairs)
+    x_gradient = functools.reduce(jnp.add, parts)
+    return x_gradient, tuple(
+        jnp.einsum("...e,...f->ef", x, gradient, preferred_element_type=kernel.dtype)
+        for gradient, kernel in zip(gradients, kernels, strict=True)
+    )
+
+
+def _joined_product(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    """One product for all kernels, which XLA's CPU compiler does faster than one for each."""
     # Stacked beside the width, not along it, so that a sharded width stays sharded.
     joined_ExKxF = jnp.stack(kernels, axis=1).astype(x.dtype)
-    return jnp.einsum("...e,ekf->...kf", x, joined_ExKxF), (x, kernels)
+    products = jnp.einsum("...e,ekf->...kf", x, joined_ExKxF)
+    return tuple(jnp.squeeze(part, axis=-2) for part in jax.lax.split(products, [1] * len(kernels), axis=x.ndim - 1))
 
 
-def _matmul_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    """The usual gradient; the kernels are joined again, for the joined copy would be kept for so long.
-
-    For the kernels' gradient the narrower operand goes left: XLA's CPU compiler copies the left one transposed, and
+def _joined_gradients(
+    x: jax.Array, kernels: tuple[jax.Array, ...], gradients: tuple[jax.Array, ...]
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    """For the kernels' gradient the narrower operand goes left: XLA's CPU compiler copies the left one transposed, and
     computes it anew, column by column, if it is elementwise; for a wide GELU that takes longer than the product.
     """
-    x, kernels = saved
+    gradient = jnp.stack(gradients, axis=-2)
     kernels, gradient = jax.lax.optimization_barrier((kernels, gradient))
     joined_ExKxF = jnp.stack(kernels, axis=1).astype(x.dtype)
     x_gradient = jnp.einsum("...kf,ekf->...e", gradient, joined_ExKxF)
@@ -87,9 +120,6 @@ def _matmul_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, tuple[
     else:
         joined = jnp.moveaxis(jnp.einsum("...kf,...e->kfe", gradient, x, preferred_element_type=dtype), 2, 0)
     return x_gradient, tuple(joined[:, i] for i in range(count))
-
-
-_matmul.defvjp(_matmul_forward, _matmul_backward)
 
 
 def subkey(key: jax.Array | None, number: Any) -> jax.Array | None:
@@ -113,8 +143,9 @@ def dropout(x_BxLxE: jax.Array, key: jax.Array | None, rate: float, *, same_alon
 
 def mlp(x_BxLxE: jax.Array, layer: tree.MLP, config: Model, key: jax.Array | None) -> jax.Array:
     """Feed-forward layer, gated if it has two activations (Shazeer 2020)."""
-    branches = (layer.wi_0, layer.wi_1) if layer.wi is None else (layer.wi,)
-    hidden_BxLxF = activate(config.activations, *dense(x_BxLxE, *(branch for branch in branches if branch)))
+    kernels = (layer.wi_0, layer.wi_1) if layer.wi is None else (layer.wi,)
+    branches = checkpoint_name(dense(x_BxLxE, *(kernel for kernel in kernels if kernel)), BRANCHES)
+    hidden_BxLxF = activate(config.activations, *branches)
     return dense(dropout(hidden_BxLxF, key, config.dropout), layer.wo)[0]
 
 
@@ -133,7 +164,12 @@ def _activate_backward(
     activations: tuple[str, ...], branches: tuple[jax.Array, ...], gradient: jax.Array
 ) -> tuple[jax.Array, ...]:
     """Keeps nothing but the branches; the barrier stops XLA from keeping the tanh after all."""
-    branches, gradient = jax.lax.optimization_barrier((branches, gradient))
+    branches, gradient = jax.lax.platform_dependent(
+        branches,
+        gradient,
+        cpu=lambda branches, gradient: jax.lax.optimization_barrier((branches, gradient)),
+        default=lambda branches, gradient: (jax.lax.optimization_barrier(branches), gradient),
+    )
     pull = jax.vjp(functools.partial(activate.fun, activations), *branches)[1]
     return pull(gradient)
 
@@ -152,7 +188,7 @@ def attend(
     layer: tree.Attention,
     config: Model,
     bias_1xHxTxS: jax.Array | None,
-    mask_Bx1xTxS: jax.Array,
+    mask: Mask,
     key: jax.Array | None,
 ) -> jax.Array:
     """Multi-head attention of `x` to `context` (the same array in self-attention)."""
@@ -161,8 +197,12 @@ def attend(
     else:
         (query,) = dense(x_BxTxE, layer.query)
         keys, values = dense(context_BxSxE, layer.key, layer.value)
+    query, keys, values = checkpoint_name((query, keys, values), PROJECTIONS)
     query, keys, values = (split_heads(x, config) for x in (query, keys, values))
     shape = (*context_BxSxE.shape[:2], config.num_heads, 1)
     keep = keep_mask(key, config.dropout, shape, x_BxTxE.dtype)
-    mixed_BxTxHxD = attention(query, keys, values, bias_1xHxTxS, mask_Bx1xTxS, keep)
+    if takes_fused(config):
+        mixed_BxTxHxD = fused_attention(query, keys, values, bias_1xHxTxS, mask, keep)
+    else:
+        mixed_BxTxHxD = attention(query, keys, values, bias_1xHxTxS, mask.added_Bx1xTxS, keep)
     return dense(mixed_BxTxHxD.reshape(*x_BxTxE.shape[:2], -1), layer.out)[0]

@@ -20,7 +20,8 @@ from spanloom.model.t5 import Batch, hidden_states
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss, Normalizer
 
-CHUNK_BYTES = 256 * 1024 * 1024  # of float32 logits at a time; small vocabularies and batches are one chunk
+CHUNK_BYTES = 256 * 1024 * 1024
+"""Of float32 logits that a device has at a time; small vocabularies and batches are one chunk."""
 
 NORMALIZED = "normalized_weights"
 """Field of a part of a batch: what `normalized_weights` gives for its rows of the whole."""
@@ -38,11 +39,14 @@ class TokenLosses(NamedTuple):
 
 @dataclass(frozen=True)
 class _Head:
-    """What fixes the computation: settings of the loss, and whether the kernel is the (V, E) embedding."""
+    """What fixes the computation: settings of the loss, whether the kernel is the (V, E) embedding, and into how many
+    parts the batch is divided.
+    """
 
     z_loss: float
     label_smoothing: float
     tied: bool
+    batch_shards: int
 
 
 def loss_and_metrics(
@@ -177,7 +181,8 @@ def head_loss(
         hidden_BxTxE = hidden_BxTxE / math.sqrt(config.d_model)
     else:
         kernel = place.weights(params.decoder.logits_dense, specs.decoder.logits_dense).kernel
-    head = _Head(loss.z_loss, loss.label_smoothing, tied=params.decoder.logits_dense is None)
+    tied = params.decoder.logits_dense is None
+    head = _Head(loss.z_loss, loss.label_smoothing, tied, place.batch_shards)
     value, tokens = _weighted_loss(head, hidden_BxTxE, kernel, targets_BxT, weights_BxT)
     return value, jax.lax.stop_gradient(tokens)
 
@@ -235,7 +240,7 @@ def _over_chunks(step: Any, carry: Any, kernel: jax.Array, head: _Head, arrays: 
     """Scan `step` over pieces of the length axis; one piece if its logits are small enough. Like lax.scan otherwise."""
     batch, length = arrays[1].shape
     vocabulary = kernel.shape[0] if head.tied else kernel.shape[1]
-    chunks = max(1, math.ceil(batch * length * vocabulary * 4 / CHUNK_BYTES))
+    chunks = max(1, math.ceil(batch * length * vocabulary * 4 / head.batch_shards / CHUNK_BYTES))
     size = math.ceil(length / min(chunks, length))
     chunks = math.ceil(length / size)
     if chunks == 1:
@@ -269,7 +274,7 @@ def _token_losses(head: _Head, logits_BxCxV: jax.Array, targets_BxC: jax.Array) 
     powers = jnp.exp(logits_BxCxV - largest[..., None])
     total = jnp.sum(powers, axis=-1)
     log_z = jnp.log(total) + largest
-    target_logit = jnp.take_along_axis(logits_BxCxV, targets_BxC[..., None], axis=-1)[..., 0]
+    target_logit = jax.lax.platform_dependent(logits_BxCxV, targets_BxC, cpu=_gathered, default=_picked)
     if head.label_smoothing:
         on, off, constant = _smoothing(head.label_smoothing, logits_BxCxV.shape[-1])
         expected_logit = off * jnp.sum(logits_BxCxV, axis=-1) + (on - off) * target_logit
@@ -280,11 +285,25 @@ def _token_losses(head: _Head, logits_BxCxV: jax.Array, targets_BxC: jax.Array) 
     return TokenLosses(cross_entropy, head.z_loss * jnp.square(log_z), correct), _Softmax(powers, total, log_z)
 
 
+def _gathered(logits_BxCxV: jax.Array, targets_BxC: jax.Array) -> jax.Array:
+    """The targets' logits (B, C)."""
+    return jnp.take_along_axis(logits_BxCxV, targets_BxC[..., None], axis=-1)[..., 0]
+
+
+def _picked(logits_BxCxV: jax.Array, targets_BxC: jax.Array) -> jax.Array:
+    """`_gathered` as a sum along with those of the softmax, for where a gather is slow or the vocabulary divided."""
+    return jnp.sum(jnp.where(_is_target(targets_BxC, logits_BxCxV.shape), logits_BxCxV, 0.0), axis=-1)
+
+
+def _is_target(targets_BxC: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return jax.lax.broadcasted_iota(jnp.int32, shape, 2) == targets_BxC[..., None]
+
+
 def _logits_gradient(head: _Head, softmax: _Softmax, targets_BxC: jax.Array, weights_BxC: jax.Array) -> jax.Array:
     """Gradient of the weighted token losses in the logits (B, C, V)."""
     on, off, _ = _smoothing(head.label_smoothing, softmax.powers.shape[-1])
     scale_BxC = weights_BxC * (1 + 2 * head.z_loss * softmax.log_z) / softmax.total
-    is_target = jax.lax.broadcasted_iota(jnp.int32, softmax.powers.shape, 2) == targets_BxC[..., None]
+    is_target = _is_target(targets_BxC, softmax.powers.shape)
     wanted = jnp.where(is_target, (on * weights_BxC)[..., None], (off * weights_BxC)[..., None])
     return softmax.powers * scale_BxC[..., None] - wanted
 

@@ -8,6 +8,11 @@ import jax
 class Placement:
     """Leaves every array where it is: one device, or whatever the compiler makes of many."""
 
+    @property
+    def batch_shards(self) -> int:
+        """Parts into which a batch is divided."""
+        return 1
+
     def activations(self, x: jax.Array, *axes: str) -> jax.Array:
         """An activation whose axes have these names ("batch", "length", "embed", ...)."""
         return x

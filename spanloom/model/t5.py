@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from spanloom.model import params as tree
-from spanloom.model.attention import padding_mask, position_bias
+from spanloom.model.attention import make_mask, position_bias
 from spanloom.model.layers import attend, dropout, mlp, rms_norm, subkey
 from spanloom.model.placement import ANYWHERE, Placement
+from spanloom.model.remat import rematerialized
 from spanloom.settings.model import Model
 
 Batch = Mapping[str, Any]
@@ -122,7 +123,7 @@ def _encode(
     place: Placement,
 ) -> jax.Array:
     key, length = subkey(dropout_key, 0), tokens_BxS.shape[1]
-    mask = padding_mask(_real(tokens_BxS, segments_BxS), segments_BxS, segments_BxS)
+    mask = make_mask(_real(tokens_BxS, segments_BxS), segments_BxS, segments_BxS)
     shared_bias = stack_bias(encoder.relpos_bias, config, length, length, bidirectional=True)
 
     specs = tree.declare(config).encoder.layers
@@ -140,7 +141,7 @@ def _encode(
 
     outside = subkey(dropout_key, 2)
     x_BxSxE = dropout(x_BxSxE, subkey(outside, 0), config.dropout)
-    x_BxSxE = _run(layer, x_BxSxE, encoder.layers, config.num_encoder_layers, config.scan_layers)
+    x_BxSxE = _run(layer, x_BxSxE, encoder.layers, config.num_encoder_layers, config)
     x_BxSxE = rms_norm(x_BxSxE, encoder.encoder_norm, config.norm_epsilon)
     return dropout(x_BxSxE, subkey(outside, 1), config.dropout, same_along_length=False)
 
@@ -162,8 +163,8 @@ def _decode(
 ) -> jax.Array:
     (inputs_BxS, targets_BxT), (encoder_segments, decoder_segments) = tokens, segments
     key, length = subkey(dropout_key, 1), targets_BxT.shape[1]
-    mask = padding_mask(_real(targets_BxT, decoder_segments), decoder_segments, decoder_segments, causal=True)
-    cross_mask = padding_mask(_real(inputs_BxS, encoder_segments), decoder_segments, encoder_segments)
+    mask = make_mask(_real(targets_BxT, decoder_segments), decoder_segments, decoder_segments, causal=True)
+    cross_mask = make_mask(_real(inputs_BxS, encoder_segments), decoder_segments, encoder_segments)
     shared_bias = stack_bias(decoder.relpos_bias, config, length, length, bidirectional=False)
 
     specs = tree.declare(config).decoder.layers
@@ -184,14 +185,15 @@ def _decode(
 
     outside = subkey(dropout_key, 3)
     x_BxTxE = dropout(x_BxTxE, subkey(outside, 0), config.dropout)
-    x_BxTxE = _run(layer, x_BxTxE, decoder.layers, config.num_decoder_layers, config.scan_layers)
+    x_BxTxE = _run(layer, x_BxTxE, decoder.layers, config.num_decoder_layers, config)
     x_BxTxE = rms_norm(x_BxTxE, decoder.decoder_norm, config.norm_epsilon)
     return dropout(x_BxTxE, subkey(outside, 1), config.dropout)
 
 
-def _run(layer: Callable[..., jax.Array], x: jax.Array, stacked: Any, depth: int, scan: bool) -> jax.Array:
+def _run(layer: Callable[..., jax.Array], x: jax.Array, stacked: Any, depth: int, config: Model) -> jax.Array:
     """Apply `layer(x, its parameters, its number)` for every layer: one compiled loop, or one after the other."""
-    if scan:
+    layer = rematerialized(layer, config)
+    if config.scan_layers:
         return jax.lax.scan(lambda x, p: (layer(x, *p), None), x, (stacked, jnp.arange(depth)))[0]
     for number, layer_params in enumerate(unstack_layers(stacked, depth)):
         x = layer(x, layer_params, number)

@@ -17,7 +17,10 @@ from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
 
-FREE = ("steps", "mesh", "loading", "log", "eval", "checkpoint", "stopping", "after", "out", "name", "model.name")
+_COMPUTED = ("mesh", "model.remat", "model.attention")
+"""How the same numbers are computed, up to rounding."""
+
+FREE = (*_COMPUTED, "steps", "loading", "log", "eval", "checkpoint", "stopping", "after", "out", "name", "model.name")
 """Fields (with all below them) that may change on resume."""
 
 MEASURES = ("task.metrics", "task.postprocess")

@@ -43,5 +43,16 @@ class Model:
     """Type of the activations; the master weights, softmax and loss are always float32."""
     scan_layers: bool = True
     """Run the layers as one scanned loop, which compiles faster and needs less memory; False unrolls them."""
+    remat: Literal["none", "cheap", "feed_forward", "full"] = "none"
+    """What the backward pass computes again instead of keeping it, each a step smaller in memory: none; cheap (norms,
+    activations, sums and attention's output projection: 0-3 % more FLOPs, the one to try first); feed_forward (that and
+    the whole feed-forward layer: about 15 %); full (all but each layer's input: about 30 %). Losses stay the same."""
+    attention: Literal["auto", "einsum", "cudnn"] = "auto"
+    """How attention is computed: einsum, which every device can do; cudnn, NVIDIA's fused kernel for bfloat16 (flash
+    attention: no weights in memory); auto takes cudnn on a GPU in bfloat16 where heads fit it, einsum elsewhere."""
     name: str = "custom"
     """The published name, for reports and model cards; decides nothing."""
+
+
+HOW_COMPUTED = ("dropout", "dtype", "scan_layers", "remat", "attention")
+"""Fields that are no part of the architecture: a published model is the same whatever they are."""

@@ -1,0 +1,28 @@
+"""Rematerialisation: what a layer keeps for its backward pass, and what is computed again there (Chen et al. 2016)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from spanloom.settings.model import Model
+
+PROJECTIONS, MIXED, BRANCHES = "projections", "mixed", "branches"
+"""Names of what may be kept, given where it is made (`jax.ad_checkpoint.checkpoint_name`): queries, keys and values;
+attention's mixed values, with its maxima and sums; the feed-forward layer before its activations."""
+
+KEPT: dict[str, tuple[str, ...]] = {
+    "cheap": (PROJECTIONS, MIXED, BRANCHES),
+    "feed_forward": (PROJECTIONS, MIXED),
+    "full": (),
+}
+"""What each policy keeps beside the layer's input; "none" is no policy: XLA keeps what it likes."""
+
+
+def rematerialized(layer: Callable[..., jax.Array], config: Model) -> Callable[..., Any]:
+    """The layer, with `config.remat`'s choice of what it keeps. Value and gradient are the same, up to rounding."""
+    if config.remat == "none":
+        return layer
+    policy = jax.checkpoint_policies.save_only_these_names(*KEPT[config.remat])
+    # A scan's body cannot be merged with its backward pass anyway; unrolled layers could, and would keep everything.
+    return jax.checkpoint(layer, policy=policy, prevent_cse=not config.scan_layers)

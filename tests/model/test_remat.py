@@ -1,0 +1,62 @@
+import itertools
+from dataclasses import replace
+from typing import Any, get_args, get_type_hints
+
+import jax
+import numpy as np
+import pytest
+
+from spanloom.model.loss import loss_and_metrics
+from spanloom.model.params import declare, initialize
+from spanloom.model.remat import KEPT
+from spanloom.settings.model import Model
+from spanloom.settings.run import Loss
+
+POLICIES = get_args(get_type_hints(Model)["remat"])
+SMALL = Model(vocab_size=50, d_model=16, d_ff=24, num_heads=2, d_kv=6, num_encoder_layers=2, num_decoder_layers=1)
+
+
+def batch(packed: bool) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    inputs, targets = (random.integers(2, 50, (3, length), dtype=np.int32) for length in (12, 8))
+    inputs[0, 9:], targets[1, 6:] = 0, 0
+    fields = {
+        "encoder_input_tokens": inputs,
+        "decoder_target_tokens": targets,
+        "decoder_input_tokens": np.pad(targets[:, :-1], [(0, 0), (1, 0)]),
+    }
+    if packed:
+        fields["encoder_segment_ids"] = ((np.arange(12) // 5 + 1) * (inputs > 0)).astype(np.int32)
+        fields["decoder_segment_ids"] = ((np.arange(8) // 3 + 1) * (targets > 0)).astype(np.int32)
+    return fields
+
+
+def value_and_gradient(config: Model, packed: bool, key: Any) -> Any:
+    params = jax.jit(lambda key: initialize(declare(config), key))(jax.random.key(0))
+    step = jax.jit(jax.value_and_grad(loss_and_metrics, has_aux=True), static_argnums=(1, 2))
+    return step(params, config, Loss(), batch(packed), key)
+
+
+@pytest.mark.parametrize("form", [{"dropout": 0.2}, {"scan_layers": False, "activations": ("relu",)}])
+def test_every_policy_gives_the_same_loss_and_gradient(form: dict[str, Any]) -> None:
+    config = replace(SMALL, **form)
+    key, packed = (jax.random.key(1), False) if config.dropout else (None, True)
+    expected = value_and_gradient(config, packed, key)
+    for policy in POLICIES[1:]:
+        found = value_and_gradient(replace(config, remat=policy), packed, key)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), found, expected)
+
+
+def kept(config: Model) -> int:
+    """Numbers that the forward pass leaves to the backward pass, weights among them."""
+    data = {name: np.tile(rows, (8, 1)) for name, rows in batch(False).items()}
+    shapes = jax.tree.map(lambda spec: jax.ShapeDtypeStruct(spec.shape, np.float32), declare(config))
+    pull = jax.eval_shape(lambda p: jax.vjp(lambda q: loss_and_metrics(q, config, Loss(), data)[0], p)[1], shapes)
+    return sum(leaf.size for leaf in jax.tree.leaves(pull))
+
+
+def test_each_policy_keeps_less_than_the_one_before_it() -> None:
+    assert tuple(KEPT) == POLICIES[1:]
+    for scan in (True, False):
+        sizes = [kept(replace(SMALL, scan_layers=scan, remat=policy)) for policy in POLICIES]
+        assert all(less < 0.9 * more for more, less in itertools.pairwise(sizes)), sizes
