@@ -22,13 +22,13 @@ LOGICAL = ("batch", "vocab", "embed", "mlp", "heads", "kv", "joined_kv", *_UNDIV
 
 
 def rules_of(settings: Mesh) -> tuple[Rule, ...]:
-    """The rules that the settings name, in their order. Raises ValueError for a rule that is none."""
+    """The rules of the settings' own, then those that they name. Raises ValueError for a rule that is none."""
     activations, parameters = (int(part[1]) for part in settings.rules.split("_")[1:])
-    return (*standard_rules(activations, parameters), *(_parse(rule) for rule in settings.more_rules))
+    return (*(_parse(rule) for rule in settings.more_rules), *standard_rules(activations, parameters))
 
 
-def standard_rules(activation_dims: int, parameter_dims: int) -> tuple[Rule, ...]:
-    """T5X's rules for 1 or 2 dimensions of activations and of parameters."""
+def standard_rules(activation_dims: int, parameter_dims: int, additional: Sequence[Rule] = ()) -> tuple[Rule, ...]:
+    """T5X's rules for 1 or 2 dimensions of activations and of parameters, and its `additional_rules` after them."""
     embed: list[Target] = []
     if activation_dims == 2:
         embed.append("tensor")
@@ -41,6 +41,7 @@ def standard_rules(activation_dims: int, parameter_dims: int) -> tuple[Rule, ...
         *(("embed", target) for target in embed or [None]),
         ("kv", None),
         *((name, None) for name in _UNDIVIDED),
+        *additional,
     )
 
 

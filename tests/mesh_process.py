@@ -1,0 +1,80 @@
+"""Trains small models on 8 simulated devices in several meshes; prints losses and checks as JSON.
+
+XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/mesh_process.py STEPS CASE [CASE ...]
+
+A case is JSON: {"mesh": {...}, "model": {...}, "run": {...}, "devices": N}.
+"""
+
+import dataclasses
+import json
+import sys
+
+import jax
+import numpy as np
+
+from spanloom.model.params import declare, flatten
+from spanloom.optim.build import build, learning_rate
+from spanloom.scale.mesh import make_layout, placement_of
+from spanloom.settings.mesh import Mesh
+from spanloom.settings.model import Model
+from spanloom.settings.optimizer import Adafactor, AdamW, Constant
+from spanloom.settings.run import Loss
+from spanloom.settings.weights import Weights
+from spanloom.training.state import drawn_weights, fresh_state
+from spanloom.training.step import make_train_step
+
+MODEL = Model(384, d_model=64, d_ff=96, num_heads=8, d_kv=16, num_encoder_layers=2, num_decoder_layers=2)
+
+
+def batch(step: int, packed: bool) -> dict[str, np.ndarray]:
+    random = np.random.default_rng([7, step])
+    inputs, targets = (random.integers(3, 259, (16, n), dtype=np.int32) for n in (40, 16))
+    inputs[1, 30:], targets[2, 11:] = 0, 0
+    fields = {
+        "encoder_input_tokens": inputs,
+        "decoder_target_tokens": targets,
+        "decoder_input_tokens": np.pad(targets[:, :-1], [(0, 0), (1, 0)]),
+        "decoder_loss_weights": (targets > 0).astype(np.int32),
+    }
+    if packed:
+        fields["encoder_segment_ids"] = ((np.arange(40) // 20 + 1) * (inputs > 0)).astype(np.int32)
+        fields["decoder_segment_ids"] = ((np.arange(16) // 8 + 1) * (targets > 0)).astype(np.int32)
+    return fields
+
+
+def train(case: dict, steps: int) -> dict:
+    model = dataclasses.replace(MODEL, **case.get("model", {}))
+    optimizer = {"adamw": AdamW(), "adafactor": Adafactor(min_dim_size_to_factor=32, learning_rate=1e-2)}[
+        case.get("optimizer", "adamw")
+    ]
+    layout = make_layout(Mesh(**case["mesh"]), jax.devices()[: case.get("devices", 8)])
+    specs = declare(model)
+    built = build(optimizer, Constant(), specs)
+    shapes = jax.eval_shape(lambda key: fresh_state(drawn_weights(specs, Weights(), key), built), jax.random.key(0))
+    places = layout.like_params(specs, shapes)
+    state = jax.jit(lambda key: fresh_state(drawn_weights(specs, Weights(), key), built), out_shardings=places)(
+        jax.random.key(0)
+    )
+    step = make_train_step(
+        model,
+        Loss(normalizer=case.get("normalizer", "real_tokens")),
+        built,
+        learning_rate(optimizer, Constant()),
+        0,
+        case.get("microbatches", 1),
+        place=placement_of(layout),
+        shardings=(places, layout.replicated),
+    )
+    packed = case.get("packed", False)
+    compiled = step.lower(state, layout.put_batch(batch(0, packed), 16)).compile()
+    losses = []
+    for number in range(steps):
+        state, metrics = compiled(state, layout.put_batch(batch(number, packed), 16))
+        losses.append(float(metrics["loss"]))
+    large = [leaf for leaf in flatten(state.params).values() if leaf.size > 4096]
+    held = max(leaf.addressable_shards[0].data.size / leaf.size for leaf in large)
+    return {"losses": losses, "largest_share": held}
+
+
+if __name__ == "__main__":
+    print(json.dumps([train(json.loads(case), int(sys.argv[1])) for case in sys.argv[2:]]))

@@ -1,0 +1,93 @@
+"""Real processes under jax.distributed, on loopback: the same losses as one, and nothing hangs when one goes."""
+
+import signal
+import time
+
+import pytest
+from crew_process import RECIPE, Crew, furthest, losses, steps_of
+from tiny_training import write_text
+
+from spanloom.scale.processes import EXIT_GONE
+from spanloom.settings.run_layout import steps_in
+
+NEAR = 1e-5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("crew")
+    (folder / "recipe.py").write_text(RECIPE)
+    write_text(folder / "text.txt")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(folder):
+    """Losses of the run in one process, on one device."""
+    start(folder, "alone", 1).wait()
+    return losses(folder / "alone")
+
+
+def start(folder, out, processes, *flags, **more):
+    return Crew(folder / "recipe.py", folder / "text.txt", folder / out, processes, *flags, **more)
+
+
+@pytest.mark.parametrize(
+    ("processes", "flags"),
+    [(2, ()), (2, ("--mesh.tensor", "2")), (4, ("--mesh.tensor", "2", "--mesh.fsdp", "2"))],
+    ids=["2 data", "2 tensor", "4 fsdp tensor"],
+)
+def test_the_same_losses_as_one_process(folder, alone, processes, flags):
+    out = f"same-{processes}{''.join(flags)}"
+    crew = start(folder, out, processes, *flags)
+    assert set(crew.wait().values()) == {0}, crew.said(0)[-2000:]
+    assert furthest(alone, losses(folder / out)) < NEAR
+    assert "step 20  held-out loss" in crew.said(0)
+    assert not [line for line in crew.said(1).splitlines() if line and not line.startswith("[Gloo]")]
+
+
+def test_sigterm_on_any_process_saves_all_and_they_go_on_as_one(folder, alone):
+    """4 devices in 2 processes stop together; one process with one device goes on with the same batches."""
+    out = folder / "stopped"
+    crew = start(folder, "stopped", 2, "--mesh.fsdp", "2", "--mesh.tensor", "2", devices=2)
+    crew.until(lambda: steps_of(out) >= 3)
+    crew.kill(1, how=signal.SIGTERM)
+    assert set(crew.wait().values()) == {0}, crew.said(0)[-2000:]
+    saved = steps_in(out / "checkpoints")[-1]
+    assert 3 <= saved < 20
+    assert f"stopped after step {saved}, which is saved" in crew.said(0)
+    assert set(start(folder, "stopped", 1, "--mesh.fsdp", "1", "--mesh.tensor", "1").wait().values()) == {0}
+    assert furthest(alone, losses(out)) < NEAR
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_ends_the_others_and_the_run_goes_on_exactly(folder, alone, victim):
+    out = folder / f"killed-{victim}"
+    crew = start(folder, out.name, 2)
+    crew.until(lambda: len(steps_in(out / "checkpoints")) > 0)
+    crew.kill(victim)
+    killed = time.monotonic()
+    codes = crew.wait(timeout=100)
+    assert time.monotonic() - killed < 60
+    assert codes[victim] == -signal.SIGKILL and codes[1 - victim] in (EXIT_GONE, -signal.SIGABRT)
+    assert f"process {victim} of 2 is gone (killed" in crew.said(1 - victim)
+    again = start(folder, out.name, 2)
+    assert set(again.wait().values()) == {0}, again.said(0)[-2000:]
+    assert "resuming after step" in again.said(0)
+    assert furthest(alone, losses(out)) < NEAR
+
+
+def test_a_process_that_was_not_started_is_named(folder):
+    crew = start(folder, "absent", 3, "--connect-timeout", "8", absent=[2])
+    assert set(crew.wait().values()) == {1}
+    for number in (0, 1):
+        assert "process 2 of 3 did not connect in 8 s: start it with" in crew.said(number)
+        assert "--process 2" in crew.said(number)
+    assert not (folder / "absent").exists()
+
+
+def test_an_error_of_the_first_process_is_told_to_the_others(folder):
+    crew = start(folder, "wrong", 2, "--mesh.tensor", "3")
+    assert all(crew.wait().values())
+    assert "does not fit 2 devices" in crew.said(0)
+    assert "does not fit 2 devices" in crew.said(1)  # found there as well, or told
