@@ -171,7 +171,7 @@ def make_layout(settings: Mesh, devices: Sequence[Any] | None = None) -> Layout:
         inner = (sizes["replica"] // slices, *(sizes[axis] for axis in AXES[1:]))
         grid = mesh_utils.create_hybrid_device_mesh(inner, (slices, 1, 1, 1), devices)
     elif devices[0].platform == "tpu":
-        grid = mesh_utils.create_device_mesh(tuple(sizes.values()), devices)
+        grid = mesh_utils.create_device_mesh(tuple(sizes.values()), devices, allow_split_physical_axes=True)
     else:
         grid = np.asarray(devices).reshape(tuple(sizes.values()))
     mesh = jax.sharding.Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
