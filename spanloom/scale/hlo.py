@@ -15,7 +15,9 @@ _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _LOOP_PARTS = re.compile(r"\b(?:condition|body)=%?([\w.\-]+)")
 _LOOP = re.compile(r" while\(.*?condition=%?([\w.\-]+), body=%?([\w.\-]+)")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-_BOUND = re.compile(r"%?([\w.\-]+) = s32\[\]\S* constant\((\d+)\)")
+_CONSTANT = re.compile(r"%?([\w.\-]+) = [su]32\[\]\S* constant\((\d+)\)")
+_ELEMENT = re.compile(r"%?([\w.\-]+) = [su]32\[\]\S* get-tuple-element\([^)]*\), index=(\d+)")
+_COMMENT = re.compile(r"/\*.*?\*/")
 _SHORTER = re.compile(r"ROOT .* compare\((.*?)\), direction=LT")
 _ARRAY = re.compile(r"\b(pred|[suf]\d+|bf16|f8\w+)\[([\d,]*)\]")
 _COLLECTIVE = re.compile(
@@ -144,16 +146,32 @@ class Program:
 
     def _own_loops(self, name: str) -> list[Loop]:
         lines = (line for line in self._lines.get(name, ()) if " while(" in line)
-        return [Loop(found[2], self._trips(found[1], line)) for line in lines if (found := _LOOP.search(line))]
+        return [
+            Loop(found[2], self._trips(found[1], found[2], line)) for line in lines if (found := _LOOP.search(line))
+        ]
 
-    def _trips(self, condition: str, line: str) -> int | None:
-        """The loop's trips: as XLA wrote them down, or the bound of a counter that begins at 0, as JAX's loops do."""
+    def _trips(self, condition: str, body: str, line: str) -> int | None:
+        """The loop's trips: as XLA wrote them down, or by the bound of its counter, which begins at 0."""
         if known := _TRIPS.search(line):
             return int(known[1])
         text = "\n".join(self._lines.get(condition, ()))
         compared = _SHORTER.search(text)
-        bounds = [int(bound) for name, bound in _BOUND.findall(text) if compared and name in compared[1]]
-        return bounds[0] if len(bounds) == 1 else None
+        bounds = [int(bound) for name, bound in _CONSTANT.findall(text) if compared and name in compared[1]]
+        place = [place for name, place in _ELEMENT.findall(text) if compared and name in compared[1]]
+        if len(bounds) != 1 or len(place) != 1:
+            return None
+        return -(-bounds[0] // self._step(body, int(place[0])))
+
+    def _step(self, body: str, place: int) -> int:
+        """What a loop's body adds to its counter, the element of its state at that place; 1 unless it is seen."""
+        text = "\n".join(self._lines.get(body, ()))
+        state = re.search(r"ROOT .* tuple\((.*?)\)", text)
+        name = _COMMENT.sub("", state[1]).split(", ")[place].strip("% ") if state else ""
+        added = re.search(rf"%?{re.escape(name)} = \S+ add\((.*?)\)", text) if name else None
+        steps = [
+            int(step) for constant, step in _CONSTANT.findall(text) if added and f"%{constant}" in added[1].split(", ")
+        ]
+        return steps[0] if len(steps) == 1 and steps[0] > 0 else 1
 
     def _times(self) -> Mapping[str, float]:
         """How often each computation runs."""
@@ -193,8 +211,9 @@ def _seen_before(line: str, seen: set[str]) -> bool:
 
 
 def _result_bytes(shape: str, is_start: bool) -> float:
-    """Bytes of a result. The start of an asynchronous exchange has its operands beside its results."""
-    sizes = [_array_bytes(kind, dims) for kind, dims in _ARRAY.findall(shape)]
+    """Bytes of a result. The start of an asynchronous exchange has its operands before its results, and flags after."""
+    arrays = [(kind, dims) for kind, dims in _ARRAY.findall(shape) if not is_start or (kind, dims) != ("u32", "")]
+    sizes = [_array_bytes(kind, dims) for kind, dims in arrays]
     if is_start and shape.startswith("("):
         sizes = sizes[len(sizes) // 2 :] or sizes
     return sum(sizes)

@@ -115,6 +115,13 @@ def test_an_exchange_in_a_loop_counts_as_often_as_the_loop_runs_in_groups_howeve
     assert list(program.collectives()) == [Collective("all-reduce", 6 * 2 * 3 / 4 * 8 * 4)]
 
 
+@pytest.mark.parametrize(("kind", "step", "trips"), [("s32", 1, 6), ("u32", 2, 3), ("s32", 4, 2)])
+def test_a_counter_may_go_up_by_more_than_one(kind, step, trips):
+    """As that of a product that is taken apart to run beside its exchange does."""
+    text = LOOPED.replace("GROUPS", "[1,4]<=[4]").replace("constant(1)", f"constant({step})").replace("s32", kind)
+    assert [loop.trips for loop in Program(text).loops()] == [trips]
+
+
 @pytest.mark.parametrize(
     ("line", "kind", "sent"),
     [
@@ -127,6 +134,11 @@ def test_an_exchange_in_a_loop_counts_as_often_as_the_loop_runs_in_groups_howeve
         ("%r = f32[4]{0} reduce-scatter(%x), replica_groups={{0,1,2,3}}, dimensions={0}", "reduce-scatter", 16 * 3),
         ("%a = s8[16]{0} all-to-all(%x), replica_groups=[1,4]<=[4]", "all-to-all", 16 * 3 / 4),
         ("%p = pred[16]{0} collective-permute(%x), source_target_pairs={{0,1},{1,0}}", "collective-permute", 16),
+        (
+            "%p = (f32[8]{0}, f32[8]{0}, u32[]{:S(2)}, u32[]{:S(2)}) collective-permute-start(%x), source_target_pairs=",
+            "collective-permute",
+            32,
+        ),
         ("%r = f32[4]{0} all-reduce(%x), replica_groups=[4,1]<=[4]", "all-reduce", 0),
     ],
 )

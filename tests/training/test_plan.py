@@ -62,14 +62,13 @@ def test_this_machine(run, small_machine):
 
 
 def test_what_does_not_fit_has_the_smallest_change_that_was_compiled_and_fits(run, small_machine):
-    run = replace(run, batch_size=64)
+    run = replace(run, model=MODEL, batch_size=64)
     whole = make_plan(run, DATA, None)
     small_machine(whole.needs.total * 0.8)
     found = make_plan(run, DATA, None)
     assert found.needs.fits is False and found.needs.total == whole.needs.total
     assert found.change.flags and found.change_needs.fits
-    assert make_plan(found.change.run, DATA, None).needs.total == found.change_needs.total
-    assert make_plan(run, DATA, None, search=False).change is None
+    assert found.change_needs.total < 0.8 * whole.needs.total
     small_machine(whole.bytes["weights"])
     assert make_plan(run, DATA, None).change is None
 
