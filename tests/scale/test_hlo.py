@@ -135,7 +135,7 @@ def test_a_counter_may_go_up_by_more_than_one(kind, step, trips):
         ("%a = s8[16]{0} all-to-all(%x), replica_groups=[1,4]<=[4]", "all-to-all", 16 * 3 / 4),
         ("%p = pred[16]{0} collective-permute(%x), source_target_pairs={{0,1},{1,0}}", "collective-permute", 16),
         (
-            "%p = (f32[8]{0}, f32[8]{0}, u32[]{:S(2)}, u32[]{:S(2)}) collective-permute-start(%x), source_target_pairs=",
+            "%p = (f32[8]{0}, f32[8]{0}, u32[]{:S(2)}, u32[]{:S(2)}) collective-permute-start(%x), channel_id=1",
             "collective-permute",
             32,
         ),
