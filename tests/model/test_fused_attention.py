@@ -55,7 +55,7 @@ def test_value_and_gradients_are_those_of_the_reference(length: int, keys: int, 
 def test_a_model_with_it_has_the_reference_s_loss_and_gradient(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
     random = np.random.default_rng(0)
     inputs, targets = (random.integers(2, 50, (3, length), dtype=np.int32) for length in (13, 7))
-    inputs[0, 9:], targets[1, 5:] = 0, 0
+    inputs[0, 11:], targets[1, 5:] = 0, 0  # every part of a packed row of targets has inputs
     data = {
         "encoder_input_tokens": inputs,
         "decoder_target_tokens": targets,
