@@ -6,6 +6,7 @@ copies as it sees fit: this is right within a third or so, as compared with TPU'
 
 from dataclasses import dataclass
 
+from spanloom.model.remat import BRANCHES, KEPT, MIXED, PROJECTIONS
 from spanloom.settings.model import Model
 
 _HEAD_CHUNK = 2**27  # bytes of logits that the loss holds at a time, and about as many of their gradient
@@ -26,19 +27,13 @@ class Rows:
 
 
 def activation_bytes(model: Model, rows: Rows) -> float:
-    """Bytes of what one step keeps on a device: by its rematerialisation policy all of a layer, or its input alone."""
-    remat = getattr(model, "remat", "none")
+    """Bytes of what one step keeps on a device: of each layer what its rematerialisation policy says."""
     encoder, decoder = _encoder_layer(model, rows), _decoder_layer(model, rows)
-    kept_encoder, kept_decoder = encoder, decoder
-    if remat != "none":
-        width = model.d_model * _size(model) * rows.number
-        kept_encoder, kept_decoder = width * rows.encoder, width * rows.decoder
-        if remat != "full":  # the products of matrices are kept, attention's weights and what is cheap are not
-            kept_encoder += _products(model, rows, rows.encoder)
-            kept_decoder += _products(model, rows, rows.decoder)
-    layers = model.num_encoder_layers * kept_encoder + model.num_decoder_layers * kept_decoder
-    one_at_work = 0.0 if remat == "none" else max(encoder, decoder)
-    return layers + one_at_work + _head(model, rows)
+    if model.remat == "none":
+        return model.num_encoder_layers * encoder + model.num_decoder_layers * decoder + _head(model, rows)
+    kept = model.num_encoder_layers * _kept(model, rows, rows.encoder, 0)
+    kept += model.num_decoder_layers * _kept(model, rows, rows.decoder, rows.encoder)
+    return kept + max(encoder, decoder) + _head(model, rows)  # one layer is at work, with all that it needs
 
 
 def _encoder_layer(model: Model, rows: Rows) -> float:
@@ -60,11 +55,17 @@ def _dense(model: Model, rows: Rows, length: int, blocks: int) -> float:
     return rows.number * length * width * _size(model)
 
 
-def _products(model: Model, rows: Rows, length: int) -> float:
-    """What the matrix products of a layer give: q, k, v, o, up, down."""
+def _kept(model: Model, rows: Rows, length: int, encoded: int) -> float:
+    """A layer's input and what its policy keeps beside it; `encoded` positions are attended to, too, if there are."""
     inner, wide = model.num_heads * model.d_kv / rows.tensor, model.d_ff / rows.tensor
-    width = 2 * model.d_model + 3 * inner + len(model.activations) * wide
-    return rows.number * length * width * _size(model)
+    kept, numbers = KEPT[model.remat], float(length * model.d_model)
+    if PROJECTIONS in kept:
+        numbers += 3 * length * inner + (length + 2 * encoded) * inner * bool(encoded)
+    if MIXED in kept:
+        numbers += length * inner * (2 if encoded else 1)
+    if BRANCHES in kept:
+        numbers += length * len(model.activations) * wide
+    return rows.number * numbers * _size(model)
 
 
 def _weights(model: Model, rows: Rows, queries: int, keys: int) -> float:

@@ -1,7 +1,7 @@
 """Changes of a run that make its step smaller in memory, the smallest first, as the flags that make them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args, get_type_hints
 
 from spanloom.settings.model import Model
@@ -34,10 +34,10 @@ def smaller(run: Run, devices: int) -> Iterator[Change]:
                             yield change
 
 
-def _change(run: Run, tensor: int, fsdp: int, parts: int, remat: str | None) -> Change:
+def _change(run: Run, tensor: int, fsdp: int, parts: int, remat: str) -> Change:
     flags: list[str] = []
     changed = run
-    if remat is not None and remat != getattr(run.model, "remat", None):
+    if remat != run.model.remat:
         changed = replace(changed, model=_with(changed.model, "remat", remat))
         flags.append(f"--model.remat {remat}")
     if parts != run.microbatches:
@@ -76,10 +76,7 @@ def _parts(run: Run, shards: int, fewest: int, most: int) -> list[int]:
     return [parts for parts in fitting if max(fewest, now) <= parts <= max(most, now)]
 
 
-def _policies(model: Model) -> list[str | None]:
+def _policies(model: Model) -> list[str]:
     """Rematerialisation policies from the model's own to the one that keeps least."""
-    if "remat" not in {f.name for f in fields(Model)}:
-        return [None]
     names: tuple[str, ...] = get_args(get_type_hints(Model)["remat"])
-    now = names.index(getattr(model, "remat"))  # noqa: B009
-    return [*names[now:]]
+    return [*names[names.index(model.remat) :]]

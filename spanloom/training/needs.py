@@ -64,7 +64,7 @@ def _gathered_bytes(run: Run) -> float:
     """Of weights as they are used: a layer's, or those of all layers where nothing is computed again."""
     specs, itemsize = declare(run.model), 2 if run.model.dtype == "bfloat16" else 4
     encoder, decoder = num_params(specs.encoder.layers), num_params(specs.decoder.layers)
-    if getattr(run.model, "remat", "none") == "none":
+    if run.model.remat == "none":
         return float(itemsize * (encoder + decoder))
     return itemsize * max(encoder / run.model.num_encoder_layers, decoder / run.model.num_decoder_layers)
 
