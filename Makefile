@@ -29,6 +29,7 @@ bench: $(VENV)/.parity
 	$(PY) benchmarks/mixing.py
 	$(PY) benchmarks/packing.py
 	$(PY) benchmarks/loader.py
+	$(PY) benchmarks/growth.py
 	$(PY) benchmarks/cli.py
 
 lint: $(VENV)/.dev
