@@ -76,7 +76,7 @@ def check_values(flags: Iterable[Flag], hints: Mapping[str, Any]) -> None:
         if hint is None:
             continue
         many, inner = _item(hint)
-        if not flag.values and hint is not bool:
+        if not flag.values and not _is_switch(hint):
             raise UsageError(f"{flag.typed} takes a value: {flag.typed} {metavar(hint)}")
         if len(flag.values) > 1 and not many:
             raise UsageError(f"{flag.typed} takes one value, not {len(flag.values)}: {' '.join(flag.values)}")
@@ -174,11 +174,16 @@ def tyro_config() -> tuple[Any, ...]:
     return (tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
 
 
+def _is_switch(hint: Any) -> bool:
+    """Whether a flag may come without a value, which is true then: a switch, or one that may have a name."""
+    return hint is bool or hint == bool | str
+
+
 def _spelled(flag: Flag, hint: Any) -> Flag:
     """Switches may be given as --flag, --flag true, --flag no; tyro wants True or False, and no value for no list."""
     if _empties(flag, hint):
         return replace(flag, values=())
-    if hint is not bool and flag.name != "debug":
+    if not _is_switch(hint) and flag.name != "debug":
         return flag
     values = tuple(_SWITCH.get(value.lower(), value) for value in flag.values) or ("True",)
     return replace(flag, values=values)

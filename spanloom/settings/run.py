@@ -80,6 +80,12 @@ class Logging:
     """Steps between training lines in metrics.jsonl."""
     tensorboard: bool = True
     """Also write TensorBoard event files."""
+    wandb: bool | str = False
+    """Also log to Weights & Biases: true (project spanloom), or the name of a project. A resumed run goes on under the
+    same name; WANDB_MODE=offline needs no network. pip install 'spanloom[wandb]'."""
+    trackio: bool | str = False
+    """Also log to trackio, which keeps what it gets on this machine: true (project spanloom), or the name of a project.
+    pip install 'spanloom[trackio]'."""
     parameters: int = 0
     """Steps between lines with the RMS of each parameter, of its gradient and of its step, layer by layer; 0: none."""
 

@@ -7,6 +7,7 @@ STAGES_FILE = "stages.json"  # of a directory of runs that follow one another
 CHECKPOINTS = "checkpoints"
 STORES = "stores"
 TENSORBOARD = "tensorboard"
+TRACKED = "tracked_as"  # the run's name in W&B and trackio
 FACTS = "checkpoint.json"
 ARRAYS = "arrays"
 VOCABULARY = "vocabulary"

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO, Protocol
 from spanloom.pipeline.durable import explain_full_disk, json_object, write_file
 
 METRICS_FILE = "metrics.jsonl"
-SCALAR_KINDS = ("train", "eval")
+MEASURED_KINDS = ("train", "eval", "parameters")
+"""Events that describe a step, and belong to it; others tell what happened to the run."""
 _BLOCK = 2**16
 
 
@@ -76,15 +77,16 @@ class MetricsFile:
 def _keys_at(path: Path, step: int) -> set[tuple[str, Any]]:
     """(kind, task) of the lines of `step` that a resume there keeps."""
     found = read_events(path) if step and path.exists() else ()
-    return {(e["kind"], e.get("task")) for e in found if e["step"] == step and e["kind"] in SCALAR_KINDS}
+    return {(e["kind"], e.get("task")) for e in found if e["step"] == step and e["kind"] in MEASURED_KINDS}
 
 
 def cut_back(path: Path, step: int) -> set[tuple[str, Any]]:
     """Drop the lines that a resume at `step` will write again, and a line torn by a kill.
 
-    Returns (kind, task) of the lines of `step` that stay. Training and evaluation lines up to and with `step` stay, of
-    other kinds those before it; nothing stays at step 0. Steps in the file never go back, so it is read from its end to
-    the last line before `step`: a long run costs no more than a short one. A kill in here loses no line that stays.
+    Returns (kind, task) of the lines of `step` that stay. Lines that describe a step (MEASURED_KINDS) up to and with
+    `step` stay, of other kinds those before it; nothing stays at step 0. Steps in the file never go back, so it is read
+    from its end to the last line before `step`: a long run costs no more than a short one. A kill in here loses no line
+    that stays.
     """
     if step == 0 or not path.exists():
         write_file(path, lambda file: None)
@@ -93,7 +95,7 @@ def cut_back(path: Path, step: int) -> set[tuple[str, Any]]:
         start, tail = _tail(file, step)
         kept: dict[tuple[str, Any], bytes] = {}
         for line in tail.splitlines():
-            if (key := _key(line)) and (key[2] < step or (key[2] == step and key[0] in SCALAR_KINDS)):
+            if (key := _key(line)) and (key[2] < step or (key[2] == step and key[0] in MEASURED_KINDS)):
                 kept.setdefault(key[:2], line + b"\n")
         content = b"".join(kept.values())
         if not tail.startswith(content):
@@ -145,6 +147,22 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event.get("kind"), str) and isinstance(event.get("task", ""), str) else None
 
 
+def scalars(kind: str, values: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of an event that describes a step, named kind/name, kind/task/name or kind/name/part."""
+    if kind not in MEASURED_KINDS:
+        return {}
+    prefix = f"{kind}/{values['task']}" if "task" in values else kind
+    return dict(_numbers(prefix, values))
+
+
+def _numbers(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(f"{prefix}/{name}", value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}/{name}", value
+
+
 class TensorBoard:
     """TensorBoard event files, written without TensorFlow; `tensorboard --logdir OUT` shows them."""
 
@@ -160,13 +178,9 @@ class TensorBoard:
         )
 
     def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """Write every number of a training or evaluation event as a scalar named kind/name, or kind/task/name."""
-        if kind not in SCALAR_KINDS:
-            return
-        prefix = f"{kind}/{values['task']}" if "task" in values else kind
-        for name, value in values.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                self._writer.add_scalar(f"{prefix}/{name}", value, step)
+        """Write every number of an event that describes a step (see `scalars`)."""
+        for name, value in scalars(kind, values).items():
+            self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Flush and close."""
@@ -192,4 +206,6 @@ class Loggers:
 
 def _plain(value: Any) -> Any:
     """JSON has no NaN or infinity: they become null, so that every line can be read by any JSON reader."""
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

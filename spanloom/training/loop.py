@@ -9,7 +9,6 @@ from pathlib import Path
 import jax
 
 from spanloom.evaluation.heldout import make_heldout_step
-from spanloom.model.flops import train_flops
 from spanloom.model.params import declare, num_params
 from spanloom.optim.build import build as build_optimizer
 from spanloom.pipeline.eras import to_data
@@ -19,10 +18,11 @@ from spanloom.scale.agreement import agree
 from spanloom.scale.mesh import check_batch, heldout_batch, make_layout, placement_of
 from spanloom.scale.processes import ALONE, Crew
 from spanloom.settings.run import Run
-from spanloom.settings.run_layout import CHECKPOINTS, TENSORBOARD
+from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.training.checkpoint_paths import latest
 from spanloom.training.checkpoints import CheckpointWriter
 from spanloom.training.compile_cache import enable_compile_cache, seal_entries
+from spanloom.training.decided import say_decided
 from spanloom.training.divergence import all_finite, diverged
 from spanloom.training.facts import Facts, read_facts
 from spanloom.training.first_loss import FirstLoss
@@ -30,23 +30,24 @@ from spanloom.training.first_state import first_state
 from spanloom.training.fits import available_memory, check_fits, check_heldout, explaining_memory
 from spanloom.training.judge import Judge
 from spanloom.training.lock import claimed
-from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile, TensorBoard
+from spanloom.training.loggers import METRICS_FILE, Loggers, MetricsFile
 from spanloom.training.lost import refuse_lost
-from spanloom.training.machine import describe_machine, differences, measured_peak
+from spanloom.training.machine import describe_machine, differences
 from spanloom.training.memory import return_freed_memory
 from spanloom.training.origin import FROM_THE_BEGINNING, origin_after, origin_in, rate_of_count, rate_of_step
 from spanloom.training.patience import patience_of, say_finished
 from spanloom.training.progress import Display, SilentDisplay, make_display
 from spanloom.training.reading import read_data
-from spanloom.training.recorder import Recorder, Speeds
+from spanloom.training.recorder import Recorder, speeds_of
 from spanloom.training.run_file import restore_run, write_run
 from spanloom.training.same_data import changed_parts
-from spanloom.training.say import saved_sayer, say_first_loss, say_model, say_resume, say_stopped
+from spanloom.training.say import saved_sayer, say_first_loss, say_resume, say_stopped
 from spanloom.training.signals import stop_signals
 from spanloom.training.skipped import Skipped, most_skipped
 from spanloom.training.start import find_start
 from spanloom.training.step import make_train_step
 from spanloom.training.streams import ahead_of, keep_needed
+from spanloom.training.trackers import check_trackers, open_loggers
 
 
 def train(
@@ -86,6 +87,8 @@ def train(
         check_batch(layout, run.at_a_time, "microbatch_size" if run.microbatch_size else "batch_size")
 
         # ---- What can be refused without reading data or weights is refused now --------------------------------------
+        if crew.is_first:
+            check_trackers(run)
         checkpoint = latest(directory)
         if checkpoint is None:
             refuse_lost(directory)
@@ -98,7 +101,7 @@ def train(
         # ---- Read the data -------------------------------------------------------------------------------------------
         with crew.first_before_others("the data"):
             data, heldout = read_data(run, directory, checkpoint, facts, display, accepted, workers)
-        say_model(display, run, num_params(specs), origin)
+        say_decided(display, run, data, layout, num_params(specs), directory, origin)
 
         # ---- Restore what there is, or draw weights: see `first_state` for the order of precedence -------------------
         # From here on a signal waits: an exception that breaks into JAX's tracing can crash Python as it ends.
@@ -128,7 +131,8 @@ def train(
         # One program for one shape of batch: another shape would be an error here, never a silent second compilation.
         reader = StepReader(data.train, position, first_step, run.batch_size, layout.shares)
         example = layout.put_batch(reader(first_step)[0], run.batch_size)
-        jitted = make_train_step(
+        make_step = functools.partial(
+            make_train_step,
             run.model,
             run.loss,
             optimizer,
@@ -140,8 +144,11 @@ def train(
             shardings=(begun.places, layout.replicated),
         )
         stack.enter_context(explaining_memory(run, data.lengths, layout.mesh.size))
-        train_step = jitted.lower(state, example).compile()
-        check_fits(train_step, run, available_memory(device), data.lengths, layout.mesh.size)
+        train_step = measuring_step = make_step().lower(state, example).compile()
+        if run.log.parameters:
+            measuring_step = make_step(parameters=True).lower(state, example).compile()
+        for program in {train_step, measuring_step}:
+            check_fits(program, run, available_memory(device), data.lengths, layout.mesh.size)
         heldout_step = make_heldout_step(run.model, data.vocabulary, placement_of(layout), layout.replicated)
         check_heldout(heldout_step, state, run, heldout.values(), available_memory(device))
         return_freed_memory()
@@ -151,12 +158,11 @@ def train(
         stop.check_alone(crew)
 
         # ---- Open what the run writes --------------------------------------------------------------------------------
-        shown = run.log.tensorboard and crew.is_first
-        tensorboard = [TensorBoard(directory / TENSORBOARD, first_step)] if shown else []
-        logger = Loggers(metrics_file, *tensorboard)
+        speeds = speeds_of(run, data.lengths, crew.processes)
+        told = {"parameters": num_params(specs), "peak_flops": speeds.peak, **machine}
+        beside = open_loggers(run, directory, first_step, told, display) if crew.is_first else ()
+        logger = Loggers(metrics_file, *beside)
         stack.callback(logger.close)
-        flops = train_flops(run.model, run.batch_size, data.lengths["encoder"], data.lengths["decoder"])
-        speeds = Speeds(flops, measured_peak(run.model.dtype))
         recorder = Recorder(
             logger,
             display,
@@ -170,7 +176,7 @@ def train(
         sayer, keeper = saved_sayer(display, directory), functools.partial(keep_needed, data)
         writer = CheckpointWriter(directory / CHECKPOINTS, run.checkpoint, data.vocabulary.files(), sayer, keeper, crew)
         stack.callback(writer.close)
-        logger.write("start", first_step, {"parameters": num_params(specs), "peak_flops": speeds.peak, **machine})
+        logger.write("start", first_step, told)
         until, put = stop.until_requested if not crew.roll else iter, functools.partial(heldout_batch, layout)
         judge = Judge(
             run, heldout_step, heldout, patience, metrics_file, logger, display, until, put, writes=crew.is_first
@@ -191,7 +197,8 @@ def train(
         for batch, position in recorder.waited_for(batches):
             step += 1
             recorder.before_step()
-            state, metrics = train_step(state, layout.put_batch(batch, run.batch_size))
+            program = measuring_step if run.log.parameters and step % run.log.parameters == 0 else train_step
+            state, metrics = program(state, layout.put_batch(batch, run.batch_size))
             recorder.add(step, metrics)
 
             if step == 1:
@@ -201,7 +208,8 @@ def train(
             heldout_loss = None
             if step % run.eval.every == 0 or step == run.steps:
                 recorder.flush()
-                heldout_loss = judge.evaluate(state, step)
+                with recorder.during("eval"):
+                    recorder.heldout_loss = heldout_loss = judge.evaluate(state, step)
 
             stopping = asked(stop.requested) or step == run.steps or judge.over
             if step % run.checkpoint.every == 0 or stopping:
@@ -225,7 +233,8 @@ def train(
                 )
                 if crew.is_first:
                     restore_run(run, directory)
-                writer.save(state, facts)
+                with recorder.during("checkpoint"):
+                    writer.save(state, facts)
 
             if stopping:
                 over = judge.over

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TextIO
 
 from spanloom.pipeline.build_progress import BuildProgress
 
+_LEAST_BAR = 4
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -24,13 +26,29 @@ class Pace:
     """Share of the machine's measured matmul peak."""
     seconds_left: float
     """Until the last step, at this pace."""
+    learning_rate: float | None = None
+    """Of the last step."""
+    memory: float | None = None
+    """Bytes in use, of the fullest device; None where nobody tells."""
+    heldout_loss: float | None = None
+    """The last one measured, if any was."""
 
-    def describe(self) -> str:
-        """One line."""
-        return (
-            f"loss {self.loss:.4f}  {self.tokens_per_second:,.0f} tokens/s  MFU {self.mfu:.0%}  "
-            f"ETA {duration(self.seconds_left)}"
-        )
+    def describe(self, room: int | None = None) -> str:
+        """One line, of at most `room` columns if the loss, the speed and the ETA fit in there."""
+        told = {
+            "loss": f"loss {self.loss:.4f}",
+            "heldout": "" if self.heldout_loss is None else f"held-out {self.heldout_loss:.4f}",
+            "rate": "" if self.learning_rate is None else f"lr {self.learning_rate:.3g}",
+            "speed": f"{self.tokens_per_second:,.0f} tokens/s",
+            "mfu": f"MFU {self.mfu:.0%}",
+            "memory": "" if self.memory is None else f"{amount(self.memory)}B",
+            "left": f"ETA {duration(self.seconds_left)}",
+        }
+        for missed_least in ("memory", "rate", "mfu", "heldout"):
+            if room is None or len("  ".join(filter(None, told.values()))) <= room:
+                break
+            del told[missed_least]
+        return "  ".join(filter(None, told.values()))
 
 
 class Display(Protocol):
@@ -128,7 +146,7 @@ class PlainDisplay:
 
 
 class TerminalDisplay:
-    """A live bar with loss, tokens/s, MFU and ETA below the lines that stay."""
+    """A live bar with loss, learning rate, tokens/s, MFU, memory and ETA below the lines that stay."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -145,6 +163,7 @@ class TerminalDisplay:
             refresh_per_second=4,
         )
         self._task: Any = None
+        self._room = 0
         self._status: Any = None
 
     def say(self, text: str) -> None:
@@ -167,12 +186,14 @@ class TerminalDisplay:
 
     def begin(self, done: int, total: int) -> None:
         """Show the bar."""
+        around = len("step  0:00:00 ") + 2 * len(f"{total} ") + _LEAST_BAR
+        self._room = self._console.width - around
         self._task = self._progress.add_task("", total=total, completed=done, pace="")
         self._progress.start()
 
     def advance(self, pace: Pace, log_line: bool) -> None:
         """Move the bar."""
-        self._progress.update(self._task, completed=pace.step, pace=pace.describe())
+        self._progress.update(self._task, completed=pace.step, pace=pace.describe(self._room))
 
     def close(self) -> None:
         """Leave the bar as it stands."""

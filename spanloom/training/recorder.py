@@ -4,14 +4,21 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import jax
 
+from spanloom.model.flops import train_flops
+from spanloom.optim.parameter_rms import by_layer
+from spanloom.settings.run import Run
 from spanloom.training.loggers import Logger
+from spanloom.training.machine import measured_peak
+from spanloom.training.memory import memory_of
 from spanloom.training.progress import Display, Pace
 from spanloom.training.skipped import Skipped
+from spanloom.training.time_split import TimeSplit
 
 T = TypeVar("T")
 
@@ -26,6 +33,15 @@ class Speeds:
     """Model FLOPs of one step, forward and backward."""
     peak: float
     """Measured FLOP/s of the machine's matmul."""
+    positions: Mapping[str, int] = field(default_factory=dict)
+    """Tokens of one step with padding, of encoder and decoder."""
+
+
+def speeds_of(run: Run, lengths: Mapping[str, int], processes: int = 1) -> Speeds:
+    """Those of a run with rows of these `lengths` on the devices of all its processes, measured here."""
+    flops = train_flops(run.model, run.batch_size, lengths["encoder"], lengths["decoder"])
+    positions = {side: run.batch_size * length for side, length in lengths.items()}
+    return Speeds(flops, measured_peak(run.model.dtype) * processes, positions)
 
 
 class Recorder:
@@ -57,26 +73,33 @@ class Recorder:
         self._most_skipped = most_skipped
         self.skipped = skipped or Skipped()
         """Updates left out until the last step fetched."""
-        self._pending: tuple[int, Mapping[str, jax.Array]] | None = None
-        self._recent: deque[tuple[float, int]] = deque(maxlen=SMOOTHED_STEPS)
-        self._since_log: list[tuple[float, int]] = []
-        self._waited = 0.0
+        self._pending: tuple[int, Mapping[str, Any]] | None = None
+        self._recent: deque[_Timed] = deque(maxlen=SMOOTHED_STEPS)
+        self._since_log: list[_Timed] = []
+        self._split = TimeSplit()
+        self._memory: dict[str, float] = {}
         self._clock = time.perf_counter()
         self.last: dict[str, float] = {}
         """Metrics of the last step fetched."""
+        self.heldout_loss: float | None = None
+        """The last one measured, for the user to see."""
 
     def waited_for(self, batches: Iterable[T]) -> Iterator[T]:
         """The batches, one after another; the time that the loop waits for them is counted."""
         source = iter(batches)
+        self._split.begin()
         while True:
-            begun = time.perf_counter()
-            batch = next(source, None)
+            with self._split.during("data"):
+                batch = next(source, None)
             if batch is None:
                 return
-            self._waited += time.perf_counter() - begun
             yield batch
 
-    def add(self, step: int, metrics: Mapping[str, jax.Array]) -> None:
+    def during(self, what: str) -> AbstractContextManager[None]:
+        """The time inside is counted as that of `what`, eval or checkpoint."""
+        return self._split.during(what)
+
+    def add(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Take the metrics of `step`, which may still be computed, and fetch those of the step before."""
         before, self._pending = self._pending, (step, metrics)
         if before:
@@ -93,12 +116,14 @@ class Recorder:
         if self._pending is None:
             self._clock = time.perf_counter()
 
-    def _fetch(self, step: int, metrics: Mapping[str, jax.Array]) -> None:
-        values = {name: float(value) for name, value in jax.device_get(dict(metrics)).items()}
-        tokens = int(values["input_tokens"] + values["target_tokens"])
+    def _fetch(self, step: int, metrics: Mapping[str, Any]) -> None:
+        fetched = jax.device_get(dict(metrics))
+        parameters = fetched.pop("parameters", None)
+        values = {name: float(value) for name, value in fetched.items()}
         now = time.perf_counter()
-        self._recent.append((now - self._clock, tokens))
-        self._since_log.append((now - self._clock, tokens))
+        timed = _Timed(now - self._clock, values["input_tokens"], values["target_tokens"])
+        self._recent.append(timed)
+        self._since_log.append(timed)
         self._clock = now
         self._check_finite(step, values)
         if self._most_skipped:
@@ -106,12 +131,13 @@ class Recorder:
         self.last = values
         logged = step % self._log_every == 0 or step in (1, self._last_step)
         if logged:
-            measured = self._measured(self._since_log)
-            seconds = measured["seconds_per_step"] * len(self._since_log)
-            waiting = min(self._waited / seconds, 1.0)
-            self._logger.write("train", step, {**values, **measured, "data_wait": waiting})
-            self._since_log, self._waited = [], 0.0
-        self._display.advance(self._pace(step, values["loss"]), logged)
+            self._memory = memory_of(jax.local_devices())
+            measured = {**self._measured(self._since_log), **self._split.shares(), **self._memory}
+            self._logger.write("train", step, {**values, **measured, "eta": self._seconds_left(step)})
+            self._since_log = []
+        if parameters is not None:
+            self._logger.write("parameters", step, by_layer(parameters))
+        self._display.advance(self._pace(step, values), logged)
 
     def _check_finite(self, step: int, values: Mapping[str, float]) -> None:
         bad = [name for name in ("loss", "grad_norm") if not math.isfinite(values[name])]
@@ -127,16 +153,45 @@ class Recorder:
             "all)"
         )
 
-    def _measured(self, steps: Iterable[tuple[float, int]]) -> dict[str, float]:
-        times, tokens = zip(*steps, strict=True)
-        seconds = sum(times)
+    def _measured(self, steps: Iterable["_Timed"]) -> dict[str, float]:
+        """Paces and MFU over some steps; evaluating and saving do not count."""
+        steps = list(steps)
+        seconds = sum(one.seconds for one in steps)
+        real = {"encoder": sum(one.encoder for one in steps), "decoder": sum(one.decoder for one in steps)}
+        padded = self._speeds.positions.items()
         return {
-            "tokens_per_second": sum(tokens) / seconds,
-            "seconds_per_step": seconds / len(times),
-            "mfu": self._speeds.flops_per_step * len(times) / seconds / self._speeds.peak,
+            "tokens_per_second": sum(real.values()) / seconds,
+            **{f"{side}_tokens_per_second": tokens / seconds for side, tokens in real.items()},
+            **{f"{side}_tokens_per_second_padded": n * len(steps) / seconds for side, n in padded},
+            "seconds_per_step": seconds / len(steps),
+            "mfu": self._speeds.flops_per_step * len(steps) / seconds / self._speeds.peak,
         }
 
-    def _pace(self, step: int, loss: float) -> Pace:
+    def _seconds_left(self, step: int) -> float:
+        """Until the last step, at the pace of the last ones and with as much else between them as there was so far."""
+        seconds = sum(one.seconds for one in self._recent) / len(self._recent)
+        return (self._last_step - step) * seconds * self._split.stretch
+
+    def _pace(self, step: int, values: Mapping[str, float]) -> Pace:
         measured = self._measured(self._recent)
-        left = (self._last_step - step) * measured["seconds_per_step"]
-        return Pace(step, loss, measured["tokens_per_second"], measured["mfu"], left)
+        return Pace(
+            step=step,
+            loss=values["loss"],
+            tokens_per_second=measured["tokens_per_second"],
+            mfu=measured["mfu"],
+            seconds_left=self._seconds_left(step),
+            learning_rate=values["learning_rate"],
+            memory=self._memory.get("memory_in_use"),
+            heldout_loss=self.heldout_loss,
+        )
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """A step."""
+
+    seconds: float
+    encoder: float
+    """Real tokens read."""
+    decoder: float
+    """Real tokens predicted."""

@@ -4,22 +4,16 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import jax.numpy as jnp
-import numpy as np
-
 from spanloom.pipeline.data import Data, in_words
 from spanloom.pipeline.facts.misfits import repeat_misfit
 from spanloom.pipeline.several import in_fields
 from spanloom.settings.compare import changes, within
-from spanloom.settings.kinds import kind_name
-from spanloom.settings.optimizer import WSD, Cosine, Linear
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.settings.vocabulary import Bytes
 from spanloom.training.facts import Facts
 from spanloom.training.first_loss import FirstLoss
-from spanloom.training.origin import FROM_THE_BEGINNING, Origin, rate_of_step
 from spanloom.training.progress import Display, amount, times
 from spanloom.training.same_data import TEXT_SETTINGS
 from spanloom.vocabularies.vocabulary import Vocabulary
@@ -97,42 +91,6 @@ def _warn_of_no_best(display: Display, run: Run, data: Data) -> None:
             f"checkpoints are written every {every:,} steps and the held-out loss is measured every {measured:,}: "
             "never both at one step before the last, so that none of them can be kept or chosen as the best "
             f"(checkpoint.keep_best, --which best); --eval.every {every} mends it"
-        )
-
-
-def say_model(display: Display, run: Run, parameters: int, origin: Origin = FROM_THE_BEGINNING) -> None:
-    """The model's size, and how it is trained."""
-    model = run.model
-    display.say(
-        f"model: {model.name}, {amount(parameters)} parameters; {model.num_encoder_layers} + "
-        f"{model.num_decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of "
-        f"{model.d_kv}, V = {model.vocab_size}, {model.dtype}"
-    )
-    display.say(
-        f"optimizer: {kind_name(type(run.optimizer))}, learning rate {run.optimizer.learning_rate:g}, "
-        f"{kind_name(type(run.schedule))} schedule (at most {_highest_rate(run, origin):.2g} in these steps), dropout "
-        f"{model.dropout:g}"
-    )
-    _say_schedule(display, run, origin)
-
-
-def _highest_rate(run: Run, origin: Origin) -> float:
-    """The highest learning rate of a step: a schedule may be far below the rate that the optimizer names."""
-    steps = np.unique(np.linspace(0, max(run.steps - 1, 0), 1001).astype(np.int32))
-    return float(np.max(rate_of_step(run, origin)(jnp.asarray(steps))))
-
-
-def _say_schedule(display: Display, run: Run, origin: Origin) -> None:
-    """That the learning rate is at its end before the run is."""
-    schedule = run.schedule
-    if not isinstance(schedule, Linear | Cosine | WSD) or not schedule.decay_steps:
-        return
-    if (end := max(schedule.decay_steps - origin.schedule, 0)) < run.steps:
-        display.say(
-            f"schedule: it ends at step {end:,} of {run.steps:,}; from there on the learning rate "
-            f"stays at {run.optimizer.learning_rate * schedule.end_factor:g}. To lower it over all steps: "
-            f"--schedule.decay-steps {origin.schedule + run.steps} (in a run that has begun with --accept-change "
-            "schedule.decay_steps)"
         )
 
 

@@ -19,6 +19,7 @@ def write_run(path, first, last, resume_step=0):
     for step in range(first, last + 1):
         file.write("train", step, {"loss": step / 3})
         if step % 2 == 0:
+            file.write("parameters", step, {"scale": {"weight": 1.0}})
             file.write("eval", step, {"task": "t", "heldout_loss": 1.0})
     file.close()
 
@@ -38,8 +39,10 @@ def test_float32_survives_to_the_last_bit(tmp_path):
 def test_lines_are_on_disk_at_once_and_every_one_is_json(tmp_path):
     path = tmp_path / "metrics.jsonl"
     file = MetricsFile(path)
-    file.write("train", 1, {"loss": math.nan, "accuracy": math.inf, "text": "näh"})
-    assert path.read_text() == '{"kind": "train", "step": 1, "loss": null, "accuracy": null, "text": "näh"}\n'
+    file.write("train", 1, {"loss": math.nan, "parts": {"accuracy": math.inf}, "text": "näh"})
+    assert (
+        path.read_text() == '{"kind": "train", "step": 1, "loss": null, "parts": {"accuracy": null}, "text": "näh"}\n'
+    )
 
 
 @pytest.mark.short
@@ -86,7 +89,7 @@ def kept_by_reading_all(content, step):
         except ValueError:
             continue
         key = (event["kind"], event.get("task"), event["step"])
-        if key[2] < step or (key[2] == step and key[0] in ("train", "eval")):
+        if key[2] < step or (key[2] == step and key[0] in ("train", "eval", "parameters")):
             kept.setdefault(key, line + b"\n")
     return b"".join(kept.values())
 
@@ -192,10 +195,12 @@ def test_tensorboard_reads_the_events_and_hides_what_a_resume_wrote_again(tmp_pa
         for step in range(first, last + 1):
             logger.write("train", step, {"loss": step + resume_step / 100, "note": "text"})
         logger.write("eval", last, {"task": "t", "heldout_loss": 1.0})
+        logger.write("parameters", last, {"encoder/scale": {"weight": 1.0, "update": math.inf}})
         logger.write("start", last, {"parameters": 5})
         logger.close()
     found = scalars(tmp_path)
-    assert set(found) == {"train/loss", "eval/t/heldout_loss"}
+    parameters = {"parameters/encoder/scale/weight", "parameters/encoder/scale/update"}
+    assert set(found) == {"train/loss", "eval/t/heldout_loss", *parameters}
     assert [step for step, _ in found["train/loss"]] == list(range(1, 10))
     assert found["train/loss"][4][1] == pytest.approx(5.04)
     assert [step for step, _ in found["eval/t/heldout_loss"]] == [9]

@@ -69,7 +69,8 @@ def test_the_user_sees_what_matters(trained):
         "data: train part of lines: 960 documents",
         "data: held-out part of lines: 40 documents",
         "10 steps of 4 are",
-        "model: custom, 24.9 k parameters; 2 + 2 layers, d_model 16",
+        "model:     custom, 24.9 k parameters; 2 + 2 layers, d_model 16",
+        "devices:   1 x cpu, nothing divided",
         "ln V = 5.951 for V = 384; expected 5.70 to 7.20",
         "step 10/10  loss ",
         "tokens/s  MFU ",
@@ -93,8 +94,15 @@ def test_metrics_have_what_checks_rely_on(trained):
     training = [e for e in lines if e["kind"] == "train"]
     assert [e["step"] for e in training] == list(range(1, 11))
     needed = {"loss", "learning_rate", "tokens_per_second", "mfu", "grad_norm", "z_loss", "accuracy", "cross_entropy"}
+    needed |= {f"{side}_tokens_per_second{padded}" for side in ("encoder", "decoder") for padded in ("", "_padded")}
+    needed |= {"seconds_per_step", "data_wait", "step_time", "checkpoint_time", "eval_time", "memory_in_use", "eta"}
     assert all(needed <= e.keys() for e in training)
     assert all(e["mfu"] > 0 and e["tokens_per_second"] > 0 for e in training)
+    assert (
+        [e["step"] for e in training if e["eval_time"] > 0]
+        == [5, 9]
+        == [e["step"] for e in training if e["checkpoint_time"] > 0]
+    )
     assert all(e["task"] == "lines" and e["heldout_loss"] > 0 for e in lines if e["kind"] == "eval")
     assert training[0]["loss"] == float(jnp.float32(training[0]["loss"]))  # exactly a float32
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.short
 
 
 def pace(step):
-    return Pace(step, 2.5, 12345.0, 0.42, 200.0)
+    return Pace(step, 2.5, 12345.0, 0.42, 200.0, learning_rate=0.00123456, memory=1.5e9)
 
 
 def test_plain_lines_are_few_and_say_everything():
@@ -31,9 +31,27 @@ def test_plain_lines_are_few_and_say_everything():
     display.close()
     assert stream.getvalue().splitlines() == [
         "warning: careful",
-        "step 1/100  loss 2.5000  12,345 tokens/s  MFU 42%  ETA 3 min 20 s",
-        "step 100/100  loss 2.5000  12,345 tokens/s  MFU 42%  ETA 3 min 20 s",
+        "step 1/100  loss 2.5000  lr 0.00123  12,345 tokens/s  MFU 42%  1.5 GB  ETA 3 min 20 s",
+        "step 100/100  loss 2.5000  lr 0.00123  12,345 tokens/s  MFU 42%  1.5 GB  ETA 3 min 20 s",
     ]
+
+
+def test_a_held_out_loss_stands_beside_the_other_and_what_nobody_knows_is_left_out():
+    told = Pace(7, 2.5, 10.0, 0.5, 1.0, heldout_loss=2.25)
+    assert told.describe() == "loss 2.5000  held-out 2.2500  10 tokens/s  MFU 50%  ETA 1 s"
+
+
+@pytest.mark.parametrize(
+    ("room", "text"),
+    [
+        (80, "loss 2.5000  lr 0.00123  12,345 tokens/s  MFU 42%  1.5 GB  ETA 3 min 20 s"),
+        (70, "loss 2.5000  lr 0.00123  12,345 tokens/s  MFU 42%  ETA 3 min 20 s"),
+        (60, "loss 2.5000  12,345 tokens/s  MFU 42%  ETA 3 min 20 s"),
+        (1, "loss 2.5000  12,345 tokens/s  ETA 3 min 20 s"),
+    ],
+)
+def test_a_narrow_terminal_has_what_matters_most(room, text):
+    assert pace(1).describe(room) == text
 
 
 def test_a_bar_on_a_terminal():
@@ -53,7 +71,7 @@ def test_a_bar_on_a_terminal():
     text = stream.getvalue()
     assert "[not markup] held-out loss 1.0" in text
     assert "7/10" in text
-    assert "tokens/s" in text
+    assert "tokens/s" in text and "ETA 3 min 20 s" in text
 
 
 def test_lines_where_there_is_no_terminal():

@@ -21,18 +21,20 @@ class Listener:
 
     def advance(self, pace, log_line):
         self.paces.append((pace.step, log_line))
+        self.pace = pace
 
 
 def metrics(loss, norm=1.0):
     tokens = {"input_tokens": jnp.float32(70), "target_tokens": jnp.float32(30)}
-    return {"loss": jnp.float32(loss), "grad_norm": jnp.float32(norm), **tokens}
+    rate = {"learning_rate": jnp.float32(0.25)}
+    return {"loss": jnp.float32(loss), "grad_norm": jnp.float32(norm), **tokens, **rate}
 
 
 def recorder(listener, log_every=2, last_step=5, **more):
     return Recorder(
         listener,
         listener,
-        Speeds(1e9, 1e12),
+        Speeds(1e9, 1e12, {"encoder": 80, "decoder": 40}),
         log_every=log_every,
         last_step=last_step,
         diverged=lambda step, what: FloatingPointError(f"{step}: {what}"),
@@ -55,6 +57,46 @@ def test_one_step_late_and_every_so_many_steps():
     assert values["tokens_per_second"] == pytest.approx(100 / values["seconds_per_step"])
     assert values["mfu"] == pytest.approx(1e9 / 1e12 / values["seconds_per_step"])
     assert recording.last["loss"] == 5
+
+
+def test_a_line_has_paces_of_both_sides_the_split_of_the_time_memory_and_what_is_left():
+    listener = Listener()
+    recording = recorder(listener, last_step=9)
+    for step, _ in zip(range(1, 5), recording.waited_for(range(9)), strict=False):
+        recording.before_step()
+        recording.add(step, metrics(step))
+        with recording.during("eval"):
+            recording.heldout_loss = 7.5
+    recording.flush()
+    values = listener.events[-1][2]
+    seconds = values["seconds_per_step"]
+    assert values["encoder_tokens_per_second"] == pytest.approx(70 / seconds)
+    assert values["decoder_tokens_per_second"] == pytest.approx(30 / seconds)
+    assert values["encoder_tokens_per_second_padded"] == pytest.approx(80 / seconds)
+    assert values["decoder_tokens_per_second_padded"] == pytest.approx(40 / seconds)
+    shares = [values[name] for name in ("data_wait", "step_time", "checkpoint_time", "eval_time")]
+    assert sum(shares) == pytest.approx(1) and all(share >= 0 for share in shares)
+    assert values["learning_rate"] == 0.25 and values["grad_norm"] == 1
+    assert 2**20 < values["memory_in_use"] <= values["memory_peak"] * 1.01
+    assert values["eta"] > 0
+    told = listener.pace
+    assert (told.learning_rate, told.heldout_loss, told.memory) == (0.25, 7.5, values["memory_in_use"])
+
+
+def test_what_parameters_are_is_an_event_of_its_own_step_by_layer():
+    listener = Listener()
+    recording = recorder(listener, log_every=100)
+    for step in range(1, 4):
+        stacked = {"encoder/layers/scale": jnp.array([1.0, 2.0]), "head": jnp.float32(3)}
+        measured = dict.fromkeys(("weight", "gradient", "update"), stacked) if step == 2 else None
+        recording.add(step, {**metrics(step), **({"parameters": measured} if measured else {})})
+    recording.flush()
+    assert [(kind, step) for kind, step, _ in listener.events] == [("train", 1), ("parameters", 2)]
+    assert listener.events[1][2] == {
+        "encoder/layers_0/scale": {"weight": 1, "gradient": 1, "update": 1},
+        "encoder/layers_1/scale": {"weight": 2, "gradient": 2, "update": 2},
+        "head": {"weight": 3, "gradient": 3, "update": 3},
+    }
 
 
 @pytest.mark.parametrize(("bad", "name"), [(metrics(math.nan), "loss"), (metrics(1, math.inf), "grad norm")])

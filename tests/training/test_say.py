@@ -6,10 +6,9 @@ import pytest
 from tiny_training import tiny_run
 
 from spanloom.settings.objectives import Supervised
-from spanloom.settings.optimizer import Adafactor, Constant, Cosine, Rsqrt
 from spanloom.settings.task import PairFiles
 from spanloom.settings.vocabulary import Bytes
-from spanloom.training.say import say_data, say_model, say_stopped
+from spanloom.training.say import say_data, say_stopped
 from spanloom.vocabularies.build import build
 
 pytestmark = pytest.mark.short
@@ -84,27 +83,6 @@ def test_an_embedding_made_for_another_vocabulary_is_said():
     assert heard(replace(wide, start="runs/a"), 100).warned == []
     assert heard(replace(TEXT, model=replace(TEXT.model, vocab_size=768), batch_size=1), 100).warned == []
     assert heard(replace(TEXT, model=replace(TEXT.model, vocab_size=769), batch_size=1), 100).warned != []
-
-
-def test_how_a_run_learns_is_said():
-    display = Heard()
-    say_model(display, replace(TEXT, optimizer=Adafactor(learning_rate=0.01)), 1000)
-    assert display.said[-1] == (
-        "optimizer: adafactor, learning rate 0.01, constant schedule (at most 0.01 in these steps), dropout 0.1"
-    )
-    say_model(display, replace(TEXT, schedule=Rsqrt(warmup_steps=10_000)), 1000)
-    assert "learning rate 0.01, rsqrt schedule (at most 0.0001 in these steps)" in display.said[-1]
-
-
-def test_a_schedule_that_ends_before_the_run_is_said_with_the_setting_that_moves_its_end():
-    display = Heard()
-    ended = replace(TEXT, steps=20, schedule=Cosine(decay_steps=10, end_factor=0.1))
-    for run in (replace(ended, steps=10), replace(ended, schedule=Constant()), ended):
-        say_model(display, run, 1)
-    (line,) = (said for said in display.said if said.startswith("schedule: "))
-    assert "ends at step 10 of 20" in line
-    assert f"stays at {TEXT.optimizer.learning_rate / 10:g}" in line
-    assert "--schedule.decay-steps 20" in line
 
 
 def test_what_is_said_of_a_stop_is_true():

@@ -1,0 +1,135 @@
+"""The table at the start of a run: what was decided, by settings, data and devices together."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from spanloom.model.flops import train_flops
+from spanloom.pipeline.data import Data
+from spanloom.scale.mesh import Layout
+from spanloom.settings.kinds import kind_name
+from spanloom.settings.optimizer import WSD, Cosine, Linear
+from spanloom.settings.packing import Packed
+from spanloom.settings.run import Run
+from spanloom.training.loggers import METRICS_FILE
+from spanloom.training.origin import FROM_THE_BEGINNING, Origin, rate_of_step
+from spanloom.training.progress import Display, amount, times
+from spanloom.training.trackers import asked_for
+
+
+def say_decided(
+    display: Display,
+    run: Run,
+    data: Data,
+    layout: Layout,
+    parameters: int,
+    directory: Path,
+    origin: Origin = FROM_THE_BEGINNING,
+) -> None:
+    """The table, line by line, and what is remarkable about it. `parameters`: how many numbers the model has."""
+    for label, text in _rows(run, data, layout, parameters, directory, origin):
+        display.say(f"{label + ':':<10} {text}")
+    _say_schedule(display, run, origin)
+
+
+def _rows(
+    run: Run, data: Data, layout: Layout, parameters: int, directory: Path, origin: Origin
+) -> Iterator[tuple[str, str]]:
+    model, log = run.model, run.log
+    yield (
+        "model",
+        f"{model.name}, {amount(parameters)} parameters; {model.num_encoder_layers} + {model.num_decoder_layers} "
+        f"layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of {model.d_kv}, "
+        f"V = {model.vocab_size}",
+    )
+    yield "precision", _precision(run)
+    yield "devices", _devices(layout)
+    yield (
+        "optimizer",
+        f"{kind_name(type(run.optimizer))}, learning rate {run.optimizer.learning_rate:g}, dropout {model.dropout:g}",
+    )
+    yield (
+        "schedule",
+        f"{kind_name(type(run.schedule))}, warm-up of {run.schedule.warmup_steps:,} steps, at most "
+        f"{_highest_rate(run, origin):.2g} in these steps",
+    )
+    yield "batch", _batch(run, data)
+    yield "steps", _amounts(run, data)
+    flops = train_flops(model, run.batch_size, data.lengths["encoder"], data.lengths["decoder"])
+    yield "compute", f"{amount(flops)}FLOP a step, {amount(flops * run.steps)}FLOP in all"
+    keep = run.checkpoint
+    yield (
+        "every",
+        f"{run.eval.every:,} steps the held-out loss, {keep.every:,} a checkpoint (kept: the last {keep.keep}, the "
+        f"best {keep.keep_best}), {log.every:,} a line of {METRICS_FILE}",
+    )
+    also = ["tensorboard"] * log.tensorboard + [f"{name} (project {named})" for name, named in asked_for(run).items()]
+    yield "output", f"{directory}{'; logged to ' if also else ''}{', '.join(also)}"
+
+
+def _precision(run: Run) -> str:
+    kept = run.weights
+    how = f", {kept.rounding} rounding" if kept.dtype != "float32" else ""
+    average = f", with an average (decay {kept.ema_decay:g})" if kept.ema_decay else ""
+    return (
+        f"computes in {run.model.dtype}, keeps weights in {kept.dtype}{how}{average}; attention {run.model.attention}, "
+        f"remat {run.model.remat}"
+    )
+
+
+def _devices(layout: Layout) -> str:
+    """How many there are, and which axes of the mesh divide what."""
+    kind = layout.mesh.devices.flat[0].device_kind
+    if layout.mesh.size == 1:
+        return f"1 x {kind}, nothing divided"
+    sizes = layout.sizes
+
+    def along(*axes: str) -> str:
+        return " x ".join(f"{axis} {sizes[axis]}" for axis in axes if sizes[axis] > 1)
+
+    shards = layout.batch_shards
+    parts = [f"the batch in {shards} parts ({along('replica', 'data', 'fsdp')})" if shards > 1 else "the batch whole"]
+    pieces = sizes["fsdp"] * sizes["tensor"]
+    parts += [f"weights in {pieces} ({along('fsdp', 'tensor')})" if pieces > 1 else "weights whole on each"]
+    return f"{layout.mesh.size} x {kind}: {', '.join(parts)}"
+
+
+def _batch(run: Run, data: Data) -> str:
+    encoder, decoder = data.lengths["encoder"], data.lengths["decoder"]
+    unit = "rows" if isinstance(run.packing, Packed) else "sequences"
+    parts = f", {run.microbatches} microbatches of {run.at_a_time}" if run.microbatches > 1 else ""
+    return (
+        f"{run.batch_size:,} {unit} of {encoder:,} + {decoder:,} tokens{parts}: {run.batch_size * encoder:,} + "
+        f"{run.batch_size * decoder:,} tokens a step"
+    )
+
+
+def _amounts(run: Run, data: Data) -> str:
+    tokens = run.steps * run.batch_size * sum(data.lengths.values())
+    draws = run.steps * run.batch_size * data.train.examples_per_row
+    taken = f"{draws:,.0f} examples of a stream"
+    if not data.train.is_stream:
+        taken = f"{times(draws / data.train.num_examples)} epochs"
+    return f"{run.steps:,}, {amount(tokens)} tokens with padding, {taken}"
+
+
+def _highest_rate(run: Run, origin: Origin) -> float:
+    """The highest learning rate of a step: a schedule may be far below the rate that the optimizer names."""
+    steps = np.unique(np.linspace(0, max(run.steps - 1, 0), 1001).astype(np.int32))
+    return float(np.max(rate_of_step(run, origin)(jnp.asarray(steps))))
+
+
+def _say_schedule(display: Display, run: Run, origin: Origin) -> None:
+    """That the learning rate is at its end before the run is."""
+    schedule = run.schedule
+    if not isinstance(schedule, Linear | Cosine | WSD) or not schedule.decay_steps:
+        return
+    if (end := max(schedule.decay_steps - origin.schedule, 0)) < run.steps:
+        display.say(
+            f"schedule: it ends at step {end:,} of {run.steps:,}; from there on the learning rate "
+            f"stays at {run.optimizer.learning_rate * schedule.end_factor:g}. To lower it over all steps: "
+            f"--schedule.decay-steps {origin.schedule + run.steps} (in a run that has begun with --accept-change "
+            "schedule.decay_steps)"
+        )

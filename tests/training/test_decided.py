@@ -1,0 +1,100 @@
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+from tiny_training import tiny_run
+
+from spanloom.model.flops import train_flops
+from spanloom.scale.mesh import Layout, make_layout
+from spanloom.scale.rules import rules_of
+from spanloom.settings.mesh import AXES, Mesh
+from spanloom.settings.optimizer import Adafactor, Constant, Cosine, Rsqrt
+from spanloom.settings.packing import Packed
+from spanloom.settings.run import Logging
+from spanloom.settings.weights import Weights
+from spanloom.training.decided import say_decided
+from spanloom.training.progress import amount
+
+pytestmark = pytest.mark.short
+TEXT = tiny_run(Path("a.txt"), 10)
+
+
+def said(run, *, layout=None, examples=100, is_stream=False):
+    lines = []
+    train = SimpleNamespace(num_examples=examples, examples_per_row=1.0, is_stream=is_stream)
+    data = SimpleNamespace(train=train, lengths={"encoder": 32, "decoder": 9})
+    layout = layout or make_layout(Mesh(), jax.local_devices()[:1])
+    say_decided(SimpleNamespace(say=lines.append), run, data, layout, 24_928, Path("runs/a"))
+    return lines
+
+
+def table(run, **more):
+    return {line.partition(":")[0]: line.partition(":")[2].strip() for line in said(run, **more)}
+
+
+def test_what_was_decided_is_a_short_aligned_table():
+    lines = said(TEXT)
+    assert len(lines) <= 14
+    assert len({len(line) - len(line.partition(":")[2].lstrip()) for line in lines}) == 1
+    found = table(TEXT)
+    assert found["model"].startswith("custom, 24.9 k parameters; 2 + 2 layers, d_model 16, d_ff 32, 2 heads of 8")
+    assert found["precision"].startswith("computes in float32, keeps weights in float32; attention")
+    assert found["devices"] == "1 x cpu, nothing divided"
+    assert found["optimizer"] == "adamw, learning rate 0.01, dropout 0.1"
+    assert found["batch"] == "4 sequences of 32 + 9 tokens: 128 + 36 tokens a step"
+    assert found["steps"] == "10, 1.64 k tokens with padding, 0.4 epochs"
+    flops = train_flops(TEXT.model, 4, 32, 9)
+    assert found["compute"] == f"{amount(flops)}FLOP a step, {amount(10 * flops)}FLOP in all"
+    assert found["every"].startswith(f"{TEXT.eval.every:,} steps the held-out loss, 10 a checkpoint (kept: the last 2")
+    assert found["output"] == "runs/a; logged to tensorboard"
+
+
+def test_what_differs_is_in_the_table():
+    quiet = replace(TEXT, log=Logging(tensorboard=False))
+    assert table(quiet)["output"] == "runs/a"
+    assert table(replace(TEXT, log=Logging(wandb="x", trackio=True)))["output"] == (
+        "runs/a; logged to tensorboard, wandb (project x), trackio (project spanloom)"
+    )
+    parts = table(replace(TEXT, batch_size=8, microbatch_size=2, packing=Packed()))["batch"]
+    assert parts.startswith("8 rows of 32 + 9 tokens, 4 microbatches of 2: 256 + 72 tokens")
+    kept = table(replace(TEXT, weights=Weights("bfloat16", "kahan", 0.99)))["precision"]
+    assert "weights in bfloat16, kahan rounding, with an average (decay 0.99)" in kept
+    assert table(TEXT, is_stream=True)["steps"].endswith("40 examples of a stream")
+
+
+def test_the_highest_rate_of_a_schedule_is_said():
+    adafactor = replace(TEXT, optimizer=Adafactor(learning_rate=0.01))
+    assert table(adafactor)["optimizer"] == "adafactor, learning rate 0.01, dropout 0.1"
+    assert table(adafactor)["schedule"] == "constant, warm-up of 5 steps, at most 0.01 in these steps"
+    slow = table(replace(TEXT, schedule=Rsqrt(warmup_steps=10_000)))
+    assert slow["schedule"] == "rsqrt, warm-up of 10,000 steps, at most 0.0001 in these steps"
+
+
+def test_which_axes_divide_what_is_said():
+    devices = [SimpleNamespace(device_kind="TPU v4")] * 16
+    sizes = {"replica": 1, "data": 2, "fsdp": 4, "tensor": 2}
+
+    def divided(**sizes):
+        shape = {**dict.fromkeys(AXES, 1), **sizes}
+        grid = SimpleNamespace(
+            shape=shape, size=int(np.prod([*shape.values()])), devices=np.array(devices, dtype=object)
+        )
+        return table(TEXT, layout=Layout(grid, rules_of(Mesh())))["devices"]
+
+    assert divided(**sizes) == ("16 x TPU v4: the batch in 8 parts (data 2 x fsdp 4), weights in 8 (fsdp 4 x tensor 2)")
+    assert divided(data=4) == "4 x TPU v4: the batch in 4 parts (data 4), weights whole on each"
+    assert divided(tensor=4) == "4 x TPU v4: the batch whole, weights in 4 (tensor 4)"
+
+
+def test_a_schedule_that_ends_before_the_run_is_said_with_the_setting_that_moves_its_end():
+    ended = replace(TEXT, steps=20, schedule=Cosine(decay_steps=10, end_factor=0.1))
+    lines = [
+        line for run in (replace(ended, steps=10), replace(ended, schedule=Constant()), ended) for line in said(run)
+    ]
+    (line,) = (line for line in lines if line.startswith("schedule: it ends"))
+    assert "ends at step 10 of 20" in line
+    assert f"stays at {TEXT.optimizer.learning_rate / 10:g}" in line
+    assert "--schedule.decay-steps 20" in line
