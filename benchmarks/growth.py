@@ -9,6 +9,7 @@ a scan keeps flat. Then what saving a checkpoint and making a batch take at step
 """
 
 import argparse
+import functools
 import json
 import math
 import statistics
@@ -27,7 +28,7 @@ from spanloom.pipeline.data import open_data
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.optimizer import Adafactor, Rsqrt
-from spanloom.settings.run import Checkpoints, Loss, Run
+from spanloom.settings.run import Loss, Run
 from spanloom.settings.task import Task, TextFiles
 from spanloom.settings.weights import Weights
 from spanloom.training.checkpoints import CheckpointWriter, restore
@@ -99,11 +100,10 @@ def steps_along(axis: str, rounds: int, width: int) -> list[dict[str, float]]:
 def at_step(step: int, rounds: int, width: int, folder: Path) -> dict[str, float]:
     """CPU seconds of a save and of a restore at a step, and of a batch at the place that it has reached."""
     text = folder / "text.txt"
-    text.write_text("a line of text that is learnt again and again\n" * 2000)
+    if not text.exists():
+        text.write_text("a line of text that is learnt again and again\n" * 2000)
     task = Task("lines", TextFiles((str(text),), heldout_share=0), objective=SpanCorruption(128))
-    run = Run(
-        "growth", task, model_of(width, 2), steps=FAR + 1, batch_size=16, checkpoint=Checkpoints(keep=1)
-    ).resolve()
+    run = Run("growth", task, model_of(width, 2), steps=FAR + 1, batch_size=16).resolve()
     data = open_data(run, folder)
     position = {"examples": step * run.batch_size}
     specs = declare(run.model)
@@ -121,7 +121,7 @@ def at_step(step: int, rounds: int, width: int, folder: Path) -> dict[str, float
 
         saves.append(cpu_seconds(save))
         writer.close()
-        restores.append(cpu_seconds(lambda: restore(out / str(step), fresh.opt_state)))
+        restores.append(cpu_seconds(functools.partial(restore, out / str(step), fresh.opt_state)))
         batches.append(cpu_seconds(lambda: data.train.take(position, run.batch_size)))
     median = statistics.median
     return {"step": step, "save": median(saves), "restore": median(restores), "batch": median(batches)}
@@ -138,11 +138,8 @@ def main() -> None:
     for axis in AXES:
         found[axis] = steps_along(axis, arguments.rounds, arguments.width)
         for line in found[axis]:
-            grown = (
-                ""
-                if math.isnan(line["exponent"])
-                else f"  x{2 ** line['exponent']:.2f}, exponent {line['exponent']:.2f}"
-            )
+            exponent = line["exponent"]
+            grown = "" if math.isnan(exponent) else f"  x{2**exponent:.2f}, exponent {exponent:.2f}"
             compiled = f"compiled in {line['compile_cpu_seconds']:.1f}"
             print(f"{axis:>7} {line['size']:>4}: {line['cpu_seconds']:.3f} CPU s a step, {compiled}{grown}", flush=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -50,11 +50,10 @@ def train(case: dict, steps: int) -> dict:
     layout = make_layout(Mesh(**case["mesh"]), jax.devices()[: case.get("devices", 8)])
     specs = declare(model)
     built = build(optimizer, Constant(), specs)
-    shapes = jax.eval_shape(lambda key: fresh_state(drawn_weights(specs, Weights(), key), built), jax.random.key(0))
+    key = jax.random.key(case.get("seed", 0))
+    shapes = jax.eval_shape(lambda key: fresh_state(drawn_weights(specs, Weights(), key), built), key)
     places = layout.like_params(specs, shapes)
-    state = jax.jit(lambda key: fresh_state(drawn_weights(specs, Weights(), key), built), out_shardings=places)(
-        jax.random.key(0)
-    )
+    state = jax.jit(lambda key: fresh_state(drawn_weights(specs, Weights(), key), built), out_shardings=places)(key)
     step = make_train_step(
         model,
         Loss(normalizer=case.get("normalizer", "real_tokens")),

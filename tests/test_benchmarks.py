@@ -32,6 +32,7 @@ SMALLEST = {
     "cli.py": (["--repeat", "1"], "spanloom recipes"),
     "data.py": (["--quick", "--text", "TEXT"], "store to batch"),
     "identical_loss.py": (["HEAD", "--steps", "1", "--cases", "scanned"], "identical to|scanned: differs from step"),
+    "growth.py": (["--rounds", "1", "--width", "16"], r"layers +8: .*exponent(.|\n)*at step 10,000,000: CPU s: save"),
     "loader.py": (["--sizes", "0.001", "0.003"], r"at most \d+ MB of a loader's own memory"),
     "mixing.py": (["--tasks", "10", "--repeats", "1"], "10 tasks: .* million draws per CPU second"),
     "packing.py": (["--rows", "128", "--repeats", "1", "--tasks", "3"], "3 tasks, targets of median 60: .* rows"),

@@ -52,7 +52,8 @@ VARIANTS = {
     "microbatches": {"microbatches": 4, "normalizer": "sequences"},
     "adafactor": {"optimizer": "adafactor"},
     "dropout": {"model": {"dropout": 0.1}},
-    "T5 1.0": {"model": {"tie_embeddings": True, "activations": ["relu"]}},
+    # With seed 0 one of 120,000 inputs of a ReLU is so near to 0 that rounding decides whether it passes.
+    "T5 1.0": {"model": {"tie_embeddings": True, "activations": ["relu"]}, "seed": 5},
     "umT5": {"model": {"per_layer_position_bias": True}},
     "remat": {"model": {"remat": "full"}},
 }
