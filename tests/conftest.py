@@ -22,12 +22,15 @@ LONG = (
     "pipeline/test_build_workers.py",
     "pipeline/test_shared_build.py",
     "recipes/test_six_languages.py",
+    "scale/test_mesh.py",
     "test_benchmarks.py",
     "test_readme.py",
     "training/test_kept_weights.py",
     "training/test_mixture.py",
     "training/test_plan.py",
+    "training/test_processes.py",
     "training/test_resume.py",
+    "training/test_stages.py",
     "training/test_streams.py",
 )
 """Files that compile, train and kill for half a minute and more: `make test`, which is to take ten, leaves them out."""
