@@ -27,7 +27,7 @@ def parameter_rms(specs: Any, weights: Any, gradients: Any, updates: Any) -> dic
 
 def by_layer(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """What `parameter_rms` found, on the host: by name, one a layer ('encoder/layers_0/mlp/wo/kernel'), and kind."""
-    flat = {kind: unstack(values) for kind, values in measured.items()}
+    flat = {kind: unstack(measured[kind]) for kind in KINDS}
     return {name: {kind: float(flat[kind][name]) for kind in flat} for name in flat["weight"]}
 
 
