@@ -193,7 +193,7 @@ def train(
         batches = prefetch(reader, first_step, run.steps, run.loading.ahead, run.loading.workers)
         stack.enter_context(contextlib.closing(batches))
         stack.enter_context(jax.transfer_guard_host_to_device("disallow"))  # a copy that nobody asked for is an error
-        step, eras, asked = first_step, to_data(data.eras), agree(layout)
+        step, eras, asked, stopped = first_step, to_data(data.eras), agree(layout), False
         for batch, position in recorder.waited_for(batches):
             step += 1
             recorder.before_step()
@@ -211,7 +211,8 @@ def train(
                 with recorder.during("eval"):
                     recorder.heldout_loss = heldout_loss = judge.evaluate(state, step)
 
-            stopping = asked(stop.requested) or step == run.steps or judge.over
+            stopped = asked(stop.requested)
+            stopping = stopped or step == run.steps or judge.over
             if step % run.checkpoint.every == 0 or stopping:
                 recorder.flush()
                 if not all_finite(state.params):
@@ -241,8 +242,9 @@ def train(
                 break
 
         # Leaving the block waits for the last save; a signal may come until then.
-    # `Stopped` led here before there was anything new to save (None), or a stop was asked for, here or elsewhere.
-    if step is None or stop.requested or (step < run.steps and not over):
+    # `Stopped` led here before there was anything new to save (None), or a stop was asked for. Of several processes all
+    # go by what they agreed on: one that left alone, asked after that, would be waited for by the others' next run.
+    if step is None or (stopped if crew.roll else stop.requested) or (step < run.steps and not over):
         say_stopped(display, step, latest(directory))
         return False
     if over:
