@@ -76,8 +76,11 @@ class MetricsFile:
 
 def _keys_at(path: Path, step: int) -> set[tuple[str, Any]]:
     """(kind, task) of the lines of `step` that a resume there keeps."""
-    found = read_events(path) if step and path.exists() else ()
-    return {(e["kind"], e.get("task")) for e in found if e["step"] == step and e["kind"] in MEASURED_KINDS}
+    if step == 0 or not path.exists():
+        return set()
+    with path.open("rb") as file:
+        keys = filter(None, map(_key, _tail(file, step)[1].splitlines()))
+        return {key[:2] for key in keys if key[2] == step and key[0] in MEASURED_KINDS}
 
 
 def cut_back(path: Path, step: int) -> set[tuple[str, Any]]:

@@ -153,6 +153,20 @@ def test_a_resume_costs_the_same_after_many_steps(tmp_path, monkeypatch):
 
 
 @pytest.mark.short
+def test_other_processes_know_what_stayed_without_reading_all(tmp_path, monkeypatch):
+    path = tmp_path / "metrics.jsonl"
+    write_run(path, 1, 30)
+    first = MetricsFile(path, 28)
+    monkeypatch.setattr("spanloom.training.loggers.read_events", None)
+    other = MetricsFile(path, 28, writes=False)
+    for kind, task in (("train", None), ("parameters", None), ("eval", "t"), ("start", None)):
+        assert other.has(kind, task, 28) == first.has(kind, task, 28)
+    assert other.has("train", None, 28) and other.has("eval", "t", 28)
+    other.write("train", 29, {"loss": 1.0})
+    assert other.has("train", None, 29) and [line["step"] for line in lines(path)][-1] == 28
+
+
+@pytest.mark.short
 def test_a_kill_while_the_file_is_cut_loses_nothing(tmp_path):
     """What stays is written over what goes; the rest of that is cut off then, or by the next start."""
     path, straight = tmp_path / "metrics.jsonl", tmp_path / "straight.jsonl"
