@@ -75,13 +75,13 @@ class Judge:
             measured = heldout_by_task(self._step, weights, self._parts, self._run.eval, self._until, self._put)
         except Stopped:
             return None  # the next start makes up for it
-        for task, values in measured.items():
-            if not self._metrics.has("eval", task, step):
-                self._logger.write("eval", step, {"task": task, **values})
         losses = {task: values["heldout_loss"] for task, values in measured.items()}
         loss = deciding_loss(self._run, losses)
         if saved and loss is not None and self._writes:
-            add_heldout_loss(saved, loss)
+            add_heldout_loss(saved, loss)  # before the lines, which tell the next start that nothing is left to do
+        for task, values in measured.items():
+            if not self._metrics.has("eval", task, step):
+                self._logger.write("eval", step, {"task": task, **values})
         self.patience = self.patience.after(step, loss, self._run)
         say_heldout(self._display, self._run, step, losses, loss)
         return loss
