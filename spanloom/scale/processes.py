@@ -84,15 +84,15 @@ def connected(settings: Processes | None) -> Iterator[Crew]:
         raise RollCallError(f"--coordinator {settings.coordinator!r}: give HOST:PORT of process 0")
     roll = call_roll((host, int(port)), settings.process, settings.processes, settings.timeout, _end_too(settings))
     jax.config.update("jax_enable_preemption_service", False)  # SIGTERM is for the loop to answer
-    jax.distributed.initialize(
-        f"{host}:{int(port) + 1}",
-        settings.processes,
-        settings.process,
-        cluster_detection_method="deactivate",
-        initialization_timeout=max(int(settings.timeout), 60),
-        heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
-    )
     try:
+        jax.distributed.initialize(
+            f"{host}:{int(port) + 1}",
+            settings.processes,
+            settings.process,
+            cluster_detection_method="deactivate",
+            initialization_timeout=max(int(settings.timeout), 60),
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+        )
         yield Crew(settings.process, settings.processes, roll)
     except BaseException as error:
         if not isinstance(error, KeyboardInterrupt | SystemExit) and _is_of_the_network(error):

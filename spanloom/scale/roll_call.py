@@ -225,7 +225,7 @@ def _call_first(address: tuple[str, int], process: int, processes: int, timeout:
             time.sleep(RETRY_SECONDS)
     line = _Line(_alive(connection), 0)
     line.send({"process": process, "of": processes})
-    connection.settimeout(max(deadline - time.monotonic(), 0.1) + 10.0)  # the first one may have begun to wait later
+    connection.settimeout(timeout + 10.0)  # the first one, which may have begun only now, waits so long for the others
     messages: list[dict[str, Any]] | None = []
     while messages == []:
         messages = line.receive()
