@@ -20,7 +20,7 @@ class Origin:
     """Where the counts of a run begin."""
 
     optimizer: int = 0
-    """Steps that the optimizer's state had counted at step 0 of the run."""
+    """Steps that the optimizer's state had counted at step 0 of the run, those whose updates were left out included."""
     schedule: int = 0
     """Step of the schedule at step 0 of the run."""
     rewarm_steps: int = 0
@@ -73,7 +73,8 @@ def rate_of_step(run: Run, origin: Origin) -> Curve:
 def rate_of_count(run: Run, origin: Origin) -> Curve:
     """Likewise of the step that the optimizer's state counts."""
     curve = rate_of_step(run, origin)
-    return (lambda count: curve(count - origin.optimizer)) if origin.optimizer else curve
+    # A state has counted fewer steps than its run did where updates were left out: no rate is that of a step below 0.
+    return (lambda count: curve(jnp.maximum(count - origin.optimizer, 0))) if origin.optimizer else curve
 
 
 def schedule_problem(run: Run, origin: Origin) -> str | None:

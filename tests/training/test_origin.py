@@ -138,6 +138,14 @@ def test_the_optimizers_own_count_is_another():
     assert rate_of_step(run, origin)(steps) == pytest.approx(rsqrt(range(7, 12)), rel=1e-6)
 
 
+@pytest.mark.short
+def test_updates_that_were_left_out_give_no_rate_below_that_of_step_0():
+    """Of a run of 100 steps whose optimizer counted 97."""
+    rate = rate_of_count(tiny_run("a.txt", 5, schedule=RSQRT), Origin(optimizer=100, rewarm_steps=4))
+    assert [float(rate(np.int32(count))) for count in (97, 98, 99, 100)] == [0.0] * 4
+    assert float(rate(np.int32(101))) > 0
+
+
 def test_what_cannot_go_on_is_refused_with_the_fix(first, text, tmp_path):
     other = run_of(text, start=str(first), follow=ON, optimizer=Adafactor())
     with pytest.raises(CheckpointError, match=r"the optimizer state in .* is not that of these settings"):
