@@ -5,11 +5,11 @@ import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from spanloom.pipeline.dataset import Dataset
+from spanloom.scale.compiled import memory_of
 from spanloom.settings.run import Run
 from spanloom.training.needs import likely_changes
 from spanloom.training.state import TrainState
@@ -112,11 +112,8 @@ def check_heldout_fits(
 
 def _needs(compiled: jax.stages.Compiled) -> tuple[int, int]:
     """Bytes that stay and bytes that a step takes besides; none where the compiler does not tell."""
-    memory: Any = compiled.memory_analysis()
-    if memory is None:
-        return 0, 0
-    stays = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
-    return stays, memory.temp_size_in_bytes
+    memory = memory_of(compiled)
+    return (memory.stays, memory.temporaries) if memory else (0, 0)
 
 
 def _sequences(asked: int, stays: int, passes: int, available: int) -> int:
