@@ -7,14 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from spanloom.model.params import declare, initialize
+from spanloom.model.params import declare
 from spanloom.optim.build import build as build_optimizer
 from spanloom.optim.build import learning_rate
-from spanloom.optim.rounding import as_kept
 from spanloom.scale.mesh import Layout, placement_of
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
-from spanloom.training.state import TrainState, fresh_state
+from spanloom.training.state import TrainState, state_shapes
 from spanloom.training.step import make_train_step
 
 _ENCODER = ("encoder_input_tokens",)
@@ -26,8 +25,7 @@ def abstract_state(run: Run, layout: Layout) -> TrainState:
     """The state of training as `jax.ShapeDtypeStruct`s, divided as the run's is."""
     specs = declare(run.model)
     optimizer = build_optimizer(run.optimizer, run.schedule, specs, run.weights, run.seed)
-    fresh = lambda key: fresh_state(as_kept(initialize(specs, key), run.weights), optimizer)  # noqa: E731
-    shapes = jax.eval_shape(fresh, jax.random.key(0))
+    shapes = state_shapes(specs, optimizer, run.weights)
     return jax.tree.map(_struct, shapes, layout.like_params(specs, shapes))
 
 

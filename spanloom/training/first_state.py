@@ -19,7 +19,7 @@ from spanloom.settings.run import Run
 from spanloom.training.checkpoints import restore
 from spanloom.training.progress import Display
 from spanloom.training.start import Found, load_start
-from spanloom.training.state import TrainState, drawn_weights, fresh_state
+from spanloom.training.state import TrainState, drawn_weights, fresh_state, state_shapes
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,7 @@ def first_state(
     see that they are what was written. Raises CheckpointError and ConversionError.
     """
     specs = declare(run.model)
-    draw = functools.partial(drawn_weights, specs, run.weights)
-    shapes = jax.eval_shape(lambda key: fresh_state(draw(key), optimizer), jax.random.key(0))
+    shapes = state_shapes(specs, optimizer, run.weights)
     places = layout.like_params(specs, shapes)
     step, position, loss = 0, start, expected_initial_loss(run.model, run.loss)
     if checkpoint:
@@ -77,6 +76,7 @@ def first_state(
         for warning in given.warnings:
             display.warn(warning)
     else:
+        draw = functools.partial(drawn_weights, specs, run.weights)
         params = jax.jit(draw, out_shardings=places.params)(jax.random.key(run.seed))
         state = fresh_state(params, optimizer, shardings=places.opt_state)
     return FirstState(layout.put(state, places), places, step, position, loss)

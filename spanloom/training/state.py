@@ -23,7 +23,7 @@ class TrainState:
     step: jax.Array
     """Updates done so far; int32 scalar."""
     params: Any
-    """The weights, float32, a tree made by `spanloom.model.params.declare`."""
+    """The weights, in the type they are kept in, a tree as `spanloom.model.params.declare` has it."""
     opt_state: Any
     """What the optimizer remembers: an optax state."""
 
@@ -42,3 +42,9 @@ def fresh_state(
     if opt_state is None:  # jit: one compilation and one pass over memory, not one for each of hundreds of leaves
         opt_state = jax.jit(optimizer.init, out_shardings=shardings)(params)
     return TrainState(jnp.zeros((), jnp.int32), params, opt_state)
+
+
+def state_shapes(specs: Any, optimizer: optax.GradientTransformation, settings: Weights) -> TrainState:
+    """Shapes and types of a state, as `jax.ShapeDtypeStruct`s: nothing is computed."""
+    fresh = lambda key: fresh_state(drawn_weights(specs, settings, key), optimizer)  # noqa: E731
+    return jax.eval_shape(fresh, jax.random.key(0))
