@@ -28,4 +28,4 @@ class Mesh:
     """Which axes of arrays are divided: T5X's standard rules for 1 or 2 dimensions of activations (a) and parameters
     (p). p2: weights are divided along fsdp as well; a2: activations also along tensor."""
     more_rules: tuple[str, ...] = ()
-    """Rules that come before those, such as relpos_buckets=tensor or vocab= (not divided); the first that fits holds."""
+    """Rules that come before those, as relpos_buckets=tensor or vocab= (not divided); the first that fits holds."""

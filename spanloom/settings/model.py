@@ -40,7 +40,7 @@ class Model:
     dropout: float = 0.0
     """Dropout rate: 0 for pretraining, 0.1 for most fine-tuning."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the activations; the master weights, softmax and loss are always float32."""
+    """Type of the activations; softmax and loss are always float32, and weights are kept as weights.dtype says."""
     scan_layers: bool = True
     """Run the layers as one scanned loop, which compiles faster and needs less memory; False unrolls them."""
     remat: Literal["none", "cheap", "feed_forward", "full"] = "none"

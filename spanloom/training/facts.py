@@ -58,7 +58,6 @@ class Facts:
     """Hashes of what was learnt from, as `spanloom.pipeline.data.Data.content` has them; empty: not known."""
     streams: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Where streams stand from which the run goes on, by task, as `spanloom.pipeline.spool.needed.standings` has it."""
-
     origin: dict[str, int] = dataclasses.field(default_factory=dict)
     """What the run counts on from, as `spanloom.training.origin.Origin` has it; empty: from 0."""
     patience: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -81,7 +80,7 @@ def read_facts(path: Path) -> Facts:
 
 
 def read_facts_and_arrays(path: Path) -> tuple[Facts, dict[str, Any]]:
-    """Likewise, with shape and dtype of each array by name, under "params" and "optimizer"."""
+    """Likewise, with shape and dtype of each array by name, under "params", "optimizer" and perhaps "averaged"."""
     try:
         whole = json.loads((path / FACTS).read_text())
     except FileNotFoundError:

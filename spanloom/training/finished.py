@@ -1,4 +1,4 @@
-"""How good a finished run is: what was measured of its last checkpoint, kept beside it and measured only once.
+"""How good a finished run is: what was measured of the checkpoint that is its result, and measured only once.
 
 OUT/results.json holds the results (of a mixture, a file for each task) under a hash of all that decides them;
 OUT/metrics.jsonl gets their numbers.

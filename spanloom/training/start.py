@@ -1,4 +1,4 @@
-"""Where the weights of a new run come from: a Spanloom checkpoint or a Hugging Face folder. Weights only."""
+"""Where the weights of a new run come from, a Spanloom checkpoint or a Hugging Face folder, and what goes with them."""
 
 from dataclasses import dataclass
 from pathlib import Path
