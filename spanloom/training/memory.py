@@ -44,7 +44,10 @@ def _of_process() -> dict[str, float]:
         import resource
 
         unit = 1 if sys.platform == "darwin" else 1024
-        found["memory_peak"] = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+        peak = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+        found["memory_peak"] = max(
+            peak, found.get("memory_in_use", 0.0)
+        )  # the kernel brings it up to date now and then
     return found
 
 

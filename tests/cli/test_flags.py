@@ -111,6 +111,16 @@ def test_a_recipes_parameter_that_another_kind_makes_idle_is_refused(flag, value
 def test_switches():
     assert run("--log.tensorboard", "false").log.tensorboard is False
     assert run("--log.tensorboard", "no", "--log.tensorboard").log.tensorboard is True
+
+
+@pytest.mark.parametrize("tracker", ["wandb", "trackio"])
+def test_a_tracker_is_a_switch_that_may_name_a_project(tracker):
+    def chosen(*argv):
+        return getattr(run(*argv).log, tracker)
+
+    assert chosen() is chosen(f"--log.{tracker}", "no") is False
+    assert chosen(f"--log.{tracker}") is chosen(f"--log.{tracker}", "true") is True
+    assert chosen(f"--log.{tracker}", "mine") == "mine"
     assert command("--debug").options.debug is True
 
 

@@ -1,5 +1,6 @@
 import json
 import time
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -46,3 +47,13 @@ def test_the_peak_is_measured_quickly_and_is_that_of_a_computer():
     assert time.process_time() - started < 10  # CPU seconds over all cores, on a busy machine
     assert 1e9 < peak < 1e16
     assert measured_peak("float32") == peak
+
+
+@pytest.mark.parametrize(("platform", "counted"), [("cpu", 1), ("gpu", 8)])
+def test_devices_that_share_the_same_cores_count_once(monkeypatch, platform, counted):
+    measured_peak.cache_clear()
+    monkeypatch.setattr("spanloom.training.machine._timed", lambda multiply, square: 1.0)
+    monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(platform=platform)] * 8)
+    monkeypatch.setattr(jax, "local_device_count", lambda: 8)
+    assert measured_peak("float32") == 2 * 1024**3 * counted
+    measured_peak.cache_clear()

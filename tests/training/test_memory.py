@@ -3,13 +3,15 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from spanloom.cli.main import main
 from spanloom.training import memory
-from spanloom.training.memory import return_freed_memory
+from spanloom.training.memory import memory_of, return_freed_memory
 
 
 @pytest.mark.short
@@ -17,6 +19,19 @@ def test_returning_memory_leaves_arrays_alone() -> None:
     x = jnp.arange(1000)
     return_freed_memory()
     assert int(x.sum()) == 499500
+
+
+@pytest.mark.short
+def test_memory_is_of_the_fullest_device_or_of_this_process() -> None:
+    def device(stats: dict[str, int] | None) -> SimpleNamespace:
+        return SimpleNamespace(memory_stats=lambda: stats)
+
+    two = [device({"bytes_in_use": 5, "peak_bytes_in_use": 9}), device({"bytes_in_use": 7, "peak_bytes_in_use": 8})]
+    assert memory_of(two) == {"memory_in_use": 7, "memory_peak": 9}
+    assert memory_of([device({"bytes_in_use": 5})]) == {"memory_in_use": 5}
+    block = np.ones(2**24, np.uint8)
+    found = memory_of([device(None)])
+    assert block.nbytes < found["memory_in_use"] <= found["memory_peak"] < 2**42
 
 
 def page_faults_for_64_mib(before: str, tunables: str | None = None) -> float:
