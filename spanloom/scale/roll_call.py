@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 RETRY_SECONDS = 0.2
-SILENCE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
-"""A machine that answers nothing for 30 s is gone."""
+SILENCE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
+"""A machine that answers nothing for 30 s is gone. By name, for systems lack some of them: macOS the first."""
 
 
 class RollCallError(RuntimeError):
@@ -258,6 +258,7 @@ def _alive(connection: socket.socket) -> socket.socket:
     """The connection, so set that a machine out of reach is noticed."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for option, value in SILENCE:
-        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    for name, value in SILENCE.items():
+        if (option := getattr(socket, name, None)) is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
     return connection
