@@ -171,6 +171,11 @@ def make_layout(settings: Mesh, devices: Sequence[Any] | None = None) -> Layout:
         inner = (sizes["replica"] // slices, *(sizes[axis] for axis in AXES[1:]))
         grid = mesh_utils.create_hybrid_device_mesh(inner, (slices, 1, 1, 1), devices)
     elif devices[0].platform == "tpu":
+        if slices > 1:
+            raise MeshError(
+                f"these devices are {slices} slices of TPUs, which a slow network joins, and mesh.replica is "
+                f"{sizes['replica']}: give --mesh.replica {slices}, or a multiple of it"
+            )
         grid = mesh_utils.create_device_mesh(tuple(sizes.values()), devices, allow_split_physical_axes=True)
     else:
         grid = np.asarray(devices).reshape(tuple(sizes.values()))

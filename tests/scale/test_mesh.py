@@ -46,6 +46,26 @@ def test_every_shape_of_mesh_gives_the_losses_of_one_device():
         assert other["largest_share"] == 1 / (shape[2] * shape[3]), shape  # weights are divided along fsdp and tensor
 
 
+class Chip:
+    """A device of slices of 2 x 2 chips."""
+
+    platform, device_kind, core_on_chip = "tpu", "TPU v4", 0
+
+    def __init__(self, number):
+        self.id = number
+        self.slice_index = self.process_index = number // 4
+        self.coords = (*divmod(number % 4, 2), 0)
+
+
+def test_slices_lie_along_replica():
+    devices = [Chip(number) for number in range(8)]
+    with pytest.raises(MeshError, match=r"2 slices of TPUs, .* mesh.replica is 1: give --mesh.replica 2"):
+        make_layout(Mesh(), devices)
+    layout = make_layout(Mesh(replica=2), devices)
+    assert dict(layout.sizes) == {"replica": 2, "data": 4, "fsdp": 1, "tensor": 1}
+    assert {device.slice_index for device in layout.mesh.devices[0].flat} == {0}
+
+
 VARIANTS = {
     "unrolled": {"model": {"scan_layers": False}},
     "packed": {"packed": True},
