@@ -87,8 +87,7 @@ def train(
         check_batch(layout, run.at_a_time, "microbatch_size" if run.microbatch_size else "batch_size")
 
         # ---- What can be refused without reading data or weights is refused now --------------------------------------
-        if crew.is_first:
-            check_trackers(run)
+        check_trackers(run, crew)
         checkpoint = latest(directory)
         if checkpoint is None:
             refuse_lost(directory)
@@ -131,7 +130,7 @@ def train(
         # One program for one shape of batch: another shape would be an error here, never a silent second compilation.
         reader = StepReader(data.train, position, first_step, run.batch_size, layout.shares)
         example = layout.put_batch(reader(first_step)[0], run.batch_size)
-        make_step = functools.partial(
+        jitted = functools.partial(
             make_train_step,
             run.model,
             run.loss,
@@ -144,9 +143,8 @@ def train(
             shardings=(begun.places, layout.replicated),
         )
         stack.enter_context(explaining_memory(run, data.lengths, layout.mesh.size))
-        train_step = measuring_step = make_step().lower(state, example).compile()
-        if run.log.parameters:
-            measuring_step = make_step(parameters=True).lower(state, example).compile()
+        train_step = jitted().lower(state, example).compile()
+        measuring_step = jitted(parameters=True).lower(state, example).compile() if run.log.parameters else train_step
         for program in {train_step, measuring_step}:
             check_fits(program, run, available_memory(device), data.lengths, layout.mesh.size)
         heldout_step = make_heldout_step(run.model, data.vocabulary, placement_of(layout), layout.replicated)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spanloom.pipeline.durable import write_file
+from spanloom.scale.processes import ALONE, Crew
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import TENSORBOARD, TRACKED
 from spanloom.settings.serialize import to_json
@@ -42,9 +43,11 @@ def asked_for(run: Run) -> dict[str, str]:
     return {name: PROJECT if project is True else project for name, project in found.items() if project}
 
 
-def check_trackers(run: Run) -> None:
-    """Raise MissingTrackerError unless every tracker that the run logs to is installed."""
-    for name in asked_for(run):
+def check_trackers(run: Run, crew: Crew = ALONE) -> None:
+    """Raise MissingTrackerError unless every tracker that this process, if it is the first of `crew`, logs to is
+    installed.
+    """
+    for name in asked_for(run) if crew.is_first else ():
         _package(name)
 
 
