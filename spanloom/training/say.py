@@ -84,8 +84,16 @@ def _warn_of_idle_rows(display: Display, run: Run, vocabulary: Vocabulary) -> No
 
 
 def _warn_of_no_best(display: Display, run: Run, data: Data) -> None:
-    """That hardly a checkpoint can be the best, if none but the last has a held-out loss of its own."""
+    """That hardly a checkpoint can be the best, if none but the last has a held-out loss of its own, or that an early
+    stop may find its best weights nowhere.
+    """
     every, measured = run.checkpoint.every, run.eval.every
+    if data.heldout and run.stopping.patience and (measured % every or not run.checkpoint.keep_best):
+        display.warn(
+            "a run that stops early (--stopping.patience) has its best checkpoint as its result, and not every "
+            f"evaluation has one that is kept: --checkpoint.every {measured} --checkpoint.keep-best 1 mends it"
+        )
+        return
     if data.heldout and run.checkpoint.keep_best and every < run.steps and math.lcm(every, measured) >= run.steps:
         display.warn(
             f"checkpoints are written every {every:,} steps and the held-out loss is measured every {measured:,}: "

@@ -6,6 +6,8 @@ import pytest
 from tiny_training import tiny_run
 
 from spanloom.settings.objectives import Supervised
+from spanloom.settings.run import Checkpoints, Evaluation
+from spanloom.settings.stopping import Stopping
 from spanloom.settings.task import PairFiles
 from spanloom.settings.vocabulary import Bytes
 from spanloom.training.say import say_data, say_stopped
@@ -83,6 +85,20 @@ def test_an_embedding_made_for_another_vocabulary_is_said():
     assert heard(replace(wide, start="runs/a"), 100).warned == []
     assert heard(replace(TEXT, model=replace(TEXT.model, vocab_size=768), batch_size=1), 100).warned == []
     assert heard(replace(TEXT, model=replace(TEXT.model, vocab_size=769), batch_size=1), 100).warned != []
+
+
+@pytest.mark.parametrize(
+    ("every", "measured", "keep_best", "warns"), [(5, 5, 1, 0), (5, 10, 2, 0), (10, 5, 1, 1), (5, 5, 0, 1)]
+)
+def test_an_early_stop_that_may_find_its_best_weights_nowhere_is_said(every, measured, keep_best, warns):
+    saving, measuring = Checkpoints(every=every, keep_best=keep_best), Evaluation(every=measured)
+    run = replace(TEXT, steps=100, checkpoint=saving, eval=measuring, stopping=Stopping(patience=2))
+    data = data_of(run.task, 10_000)
+    data.heldout = {"lines": SimpleNamespace(num_examples=9)}
+    display = Heard()
+    say_data(display, run, data)
+    found = [line for line in display.warned if "stops early" in line]
+    assert len(found) == warns and all(f"--checkpoint.every {measured} " in line for line in found)
 
 
 def test_what_is_said_of_a_stop_is_true():
