@@ -61,7 +61,7 @@ def lower_step(run: Run, lengths: Mapping[str, int], layout: Layout) -> jax.stag
 
 
 def device_bytes(tree: Any) -> int:
-    """Bytes that one device keeps of a tree of `jax.ShapeDtypeStruct`s."""
+    """Bytes that one device keeps of a tree of arrays, or of `jax.ShapeDtypeStruct`s with shardings."""
     return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import jax
@@ -11,6 +11,7 @@ import jax
 from spanloom.pipeline.dataset import Dataset
 from spanloom.scale.compiled import memory_of
 from spanloom.settings.run import Run
+from spanloom.training.abstract import device_bytes
 from spanloom.training.needs import likely_changes
 from spanloom.training.state import TrainState
 
@@ -91,15 +92,15 @@ def check_heldout(
     widest = max(parts, key=lambda part: part.inputs_length + part.targets_length)
     (rows,) = widest.eval_batches(batch_size, 1)
     compiled = heldout_step.lower(state.params, rows).compile()
-    check_heldout_fits(compiled, run, available, jax.tree.leaves(state.opt_state))
+    check_heldout_fits(compiled, run, available, device_bytes(state.opt_state))
 
 
-def check_heldout_fits(
-    compiled: jax.stages.Compiled, run: Run, available: int | None, beside: Iterable[jax.Array]
-) -> None:
-    """Raise DoesNotFitError if one held-out batch does not fit while the arrays `beside` it, the optimizer's, stay."""
+def check_heldout_fits(compiled: jax.stages.Compiled, run: Run, available: int | None, beside: int) -> None:
+    """Raise DoesNotFitError if one held-out batch does not fit while the bytes `beside` it, of what a device keeps of
+    the optimizer's state, stay.
+    """
     stays, passes = _needs(compiled)
-    stays += sum(array.nbytes for array in beside)
+    stays += beside
     if available is None or stays + passes <= available:
         return
     asked = run.eval.batch_size or run.batch_size

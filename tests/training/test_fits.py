@@ -53,7 +53,7 @@ def test_where_not_even_the_weights_fit_no_batch_is_named():
 def test_a_held_out_batch_is_looked_at_with_the_optimizer_in_memory():
     run = replace(recipe(), batch_size=2)
     run = replace(run, eval=replace(run.eval, batch_size=60))
-    optimizer = [SimpleNamespace(nbytes=100 * MB)] * 2
+    optimizer = 200 * MB
     step = compiled(weights=200 * MB, passes=1200 * MB)
     check_heldout_fits(step, run, 1600 * MB, optimizer)
     check_heldout_fits(step, run, None, optimizer)
