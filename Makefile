@@ -53,7 +53,7 @@ $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.parity: pyproject.toml $(VENV)/bin/python
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[hub,eval,prompts,gin,tpu,parity,dev]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[hub,eval,prompts,gin,tpu,wandb,trackio,parity,dev]'
 	@touch $@ $(VENV)/.dev $(VENV)/.core
 
 clean:
