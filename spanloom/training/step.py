@@ -46,7 +46,6 @@ def make_train_step(
     there are those of `spanloom.optim.parameter_rms`, too, under that name. `place` says where arrays lie among several
     devices, and `shardings` (of state and metrics) where they come out.
     """
-
     gradients, specs = make_gradients(model, loss, microbatches, place), declare(model)
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
