@@ -1,5 +1,6 @@
 """The mesh of a run, and how its state and batches are divided among the devices (NamedSharding)."""
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -165,25 +166,32 @@ def make_layout(settings: Mesh, devices: Sequence[Any] | None = None) -> Layout:
     along replica. Raises MeshError where the numbers do not fit the devices.
     """
     devices = list(jax.devices() if devices is None else devices)
-    sizes = mesh_sizes(settings, len(devices))
-    slices = len({getattr(device, "slice_index", 0) for device in devices})
-    if slices > 1 and sizes["replica"] % slices == 0:
-        inner = (sizes["replica"] // slices, *(sizes[axis] for axis in AXES[1:]))
-        grid = mesh_utils.create_hybrid_device_mesh(inner, (slices, 1, 1, 1), devices)
-    elif devices[0].platform == "tpu":
-        if slices > 1:
-            raise MeshError(
-                f"these devices are {slices} slices of TPUs, which a slow network joins, and mesh.replica is "
-                f"{sizes['replica']}: give --mesh.replica {slices}, or a multiple of it"
-            )
-        grid = mesh_utils.create_device_mesh(tuple(sizes.values()), devices, allow_split_physical_axes=True)
-    else:
-        grid = np.asarray(devices).reshape(tuple(sizes.values()))
+    grid = _grid(mesh_sizes(settings, len(devices)), devices)
     mesh = jax.sharding.Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
     try:
         return Layout(mesh, rules_of(settings))
     except ValueError as error:
         raise MeshError(str(error)) from None
+
+
+def _grid(sizes: Mapping[str, int], devices: list[Any]) -> np.ndarray:
+    """The devices in an order that suits their network."""
+    shape = tuple(sizes.values())
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if slices > 1 and sizes["replica"] % slices == 0:
+        inner = (sizes["replica"] // slices, *(sizes[axis] for axis in AXES[1:]))
+        return mesh_utils.create_hybrid_device_mesh(inner, (slices, 1, 1, 1), devices)
+    if devices[0].platform == "tpu":
+        if slices > 1:
+            raise MeshError(
+                f"these devices are {slices} slices of TPUs, which a slow network joins, and mesh.replica is "
+                f"{sizes['replica']}: give --mesh.replica {slices}, or a multiple of it"
+            )
+        with contextlib.suppress(
+            AssertionError, NotImplementedError
+        ):  # of v4 on, JAX orders chips with one device each
+            return mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+    return np.asarray(devices).reshape(shape)
 
 
 def mesh_sizes(settings: Mesh, count: int) -> dict[str, int]:

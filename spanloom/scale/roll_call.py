@@ -218,7 +218,9 @@ def _call_first(address: tuple[str, int], process: int, processes: int, timeout:
             connection = socket.create_connection(address, timeout=max(deadline - time.monotonic(), 0.1))
             break
         except socket.gaierror as error:
-            raise RollCallError(f"--coordinator {where}: no machine of that name ({error.strerror})") from None
+            if error.errno != socket.EAI_AGAIN or time.monotonic() >= deadline:  # names of a cluster may come late
+                raise RollCallError(f"--coordinator {where}: no machine of that name ({error.strerror})") from None
+            time.sleep(RETRY_SECONDS)
         except OSError:
             if time.monotonic() >= deadline:
                 raise RollCallError(_not_there([0], processes, timeout, address)) from None
