@@ -1,6 +1,7 @@
 """`spanloom train RECIPE`: begin a run, or go on with it."""
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import Command, Resuming, parse
 from spanloom.cli.recipe import Recipe, find
 from spanloom.scale.processes import ALONE, Crew, connected
+from spanloom.settings.mesh import AXES
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import STAGES_FILE
 
@@ -110,7 +112,9 @@ def train_one(
         return False  # stopped, and said so
     if crew.processes > 1:
         if crew.is_first:
-            print(f"for results and an export, in one process: spanloom train {start.directory}", flush=True)
+            one = "".join(f" --mesh.{axis} 1" for axis in AXES if getattr(run.mesh, axis) not in (1, "auto"))
+            place = shlex.quote(str(start.directory))
+            print(f"for results and an export, on one device: spanloom train {place}{one}", flush=True)
         return True
     from spanloom.cli.closing import close_run
 
