@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 RECIPE = '''"""A tiny run."""
@@ -54,6 +54,7 @@ class Crew:
         *flags: str,
         absent: Sequence[int] = (),
         devices: int = 1,
+        flags_of: Mapping[int, Sequence[str]] = {},
     ) -> None:
         self.logs = [out.with_name(f"{out.name}.{number}.log") for number in range(processes)]
         together = ["--processes", str(processes), "--coordinator", f"127.0.0.1:{two_free_ports()}"]
@@ -64,7 +65,10 @@ class Crew:
             environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS.format(devices)}
             with self.logs[number].open("wb") as log:
                 self.running[number] = subprocess.Popen(
-                    [*words, "--out", str(out), *own, *flags], stdout=log, stderr=log, env=environment
+                    [*words, "--out", str(out), *own, *flags, *flags_of.get(number, ())],
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
                 )
 
     def said(self, number: int) -> str:

@@ -59,6 +59,8 @@ class Resuming:
         """The processes that train together; None for one alone. Raises UsageError where they make no sense."""
         if self.processes == 1 and self.process == 0:
             return None
+        if self.processes < 1 or self.connect_timeout <= 0:
+            raise UsageError("--processes must be at least 1, and --connect-timeout above 0")
         if not 0 <= self.process < self.processes:
             last = self.processes - 1
             raise UsageError(f"--process is {self.process}: with --processes {self.processes} it is 0 to {last}")

@@ -90,6 +90,7 @@ def train_one(
     called before the run trains. `further`: see `close_run`.
     """
     from spanloom.cli.run_directory import prepare
+    from spanloom.training.together import check_together, write_token
 
     with crew.first_before_others("the settings"):
         start = prepare(
@@ -102,8 +103,12 @@ def train_one(
             writes=crew.is_first,
         )
         if crew.is_first:
+            if crew.processes > 1:
+                write_token(start.directory)
             prepared()
             _say_start(start, title or f"run {run.name}")
+    if crew.processes > 1:
+        check_together(crew, start.run, start.directory)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's banners are not news to a user
     from spanloom.pipeline.build_workers import default_workers
     from spanloom.training.loop import train as train_loop

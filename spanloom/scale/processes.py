@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from spanloom.scale.roll_call import RollCall, RollCallError, call_roll
+from spanloom.scale.roll_call import FAREWELL_SECONDS, RollCall, RollCallError, call_roll
 
 EXIT_GONE = 75
 """Exit code where another process is gone (EX_TEMPFAIL): the same commands go on."""
 GRACE_SECONDS = 10.0
 """A collective that fails waits so long for word of who is gone."""
-HEARTBEAT_SECONDS = 50
+HEARTBEAT_SECONDS = 100
 """JAX ends a process whose service or peers are silent for so long; the roll call is to know before."""
 
 
@@ -53,6 +53,10 @@ class Crew:
         if self.roll is not None:
             self.roll.barrier(name)
 
+    def gather(self, name: str, value: str) -> list[str]:
+        """A barrier at which every process says something: what all said, in their order, in the first one alone."""
+        return [value] if self.roll is None else self.roll.gather(name, value)
+
     @contextlib.contextmanager
     def first_before_others(self, name: str) -> Iterator[None]:
         """The first process goes through the block, and only then the others."""
@@ -81,7 +85,10 @@ def connected(settings: Processes | None) -> Iterator[Crew]:
 
     host, _, port = settings.coordinator.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65535:
-        raise RollCallError(f"--coordinator {settings.coordinator!r}: give HOST:PORT of process 0")
+        raise RollCallError(
+            f"--coordinator {settings.coordinator!r}: give HOST:PORT of process 0, a port from 1 to 65534 (the next is "
+            "used as well)"
+        )
     roll = call_roll((host, int(port)), settings.process, settings.processes, settings.timeout, _end_too(settings))
     jax.config.update("jax_enable_preemption_service", False)  # SIGTERM is for the loop to answer
     try:
@@ -98,7 +105,7 @@ def connected(settings: Processes | None) -> Iterator[Crew]:
         if not isinstance(error, KeyboardInterrupt | SystemExit) and _is_of_the_network(error):
             time.sleep(GRACE_SECONDS)  # the roll call ends this process as soon as it knows who is gone
         roll.fail(f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:300])
-        atexit.register(_leave)
+        atexit.register(_leave, settings.process)
         raise
     roll.barrier("the end")
     roll.close()
@@ -107,9 +114,12 @@ def connected(settings: Processes | None) -> Iterator[Crew]:
 
 def _end_too(settings: Processes) -> Callable[[int, str], None]:
     def end(process: int, why: str) -> None:
+        again = "Start all of them again with the same commands: the run goes on from its last checkpoint."
+        if not why.startswith(("killed", "silent")):
+            again = "See what it says, and start all of them again: a run that began goes on from its last checkpoint."
         message = (
             f"\nspanloom: process {process} of {settings.processes} is gone ({why}), so process {settings.process} "
-            "ends too. Start all of them again with the same commands: the run goes on from its last checkpoint.\n"
+            f"ends too. {again}\n"
         )
         with contextlib.suppress(OSError):
             os.write(2, message.encode())
@@ -118,10 +128,15 @@ def _end_too(settings: Processes) -> Callable[[int, str], None]:
     return end
 
 
-def _leave() -> None:
-    """End this process once it has said what failed, without JAX's farewell, which others no longer answer."""
+def _leave(process: int) -> None:
+    """End this process once it has said what failed, without JAX's farewell, which others no longer answer.
+
+    The first one, in which JAX's service lives, leaves last.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
+    if process == 0:
+        time.sleep(FAREWELL_SECONDS)
     os._exit(1)
 
 

@@ -25,7 +25,11 @@ class RollCallError(RuntimeError):
 
 
 FAREWELL_SECONDS = 3.0
-"""A process that fails has so long to say why before the others end."""
+"""The first process leaves so much later than the others."""
+ALIVE_SECONDS = 5.0
+"""Every process says so often that it is there."""
+SILENT_SECONDS = 40.0
+"""A process that says nothing for so long counts as gone: stopped, or its machine hangs."""
 
 
 @dataclass
@@ -38,6 +42,8 @@ class _Line:
     received: bytes = b""
     done: bool = False
     """The other end has said goodbye."""
+    heard: float = field(default_factory=time.monotonic)
+    """When it last said anything."""
 
     def send(self, message: dict[str, Any]) -> None:
         """A message; to one that is gone, nothing."""
@@ -67,24 +73,32 @@ class RollCall:
     """To all others in the first process; to the first one in the others."""
     on_gone: Callable[[int, str], object]
     """Called from a thread, with the number of a process that is gone, and why."""
-    _waiting: dict[str, set[int]] = field(default_factory=dict)
+    _waiting: dict[str, dict[int, str]] = field(default_factory=dict)
+    _gathered: dict[str, dict[int, str]] = field(default_factory=dict)
     _released: set[str] = field(default_factory=set)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _closing: bool = False
 
     def watch(self) -> None:
-        """From now on `on_gone` is called when a process goes without a goodbye."""
+        """From now on `on_gone` is called when a process goes without a goodbye, or is silent for too long."""
         threading.Thread(target=self._listen, name="roll call", daemon=True).start()
+        threading.Thread(target=self._tell, name="alive", daemon=True).start()
 
     def barrier(self, name: str) -> None:
         """Until every process has come here; a name may come again once that is over. May be called in any thread."""
+        self.gather(name, "")
+
+    def gather(self, name: str, value: str) -> list[str]:
+        """A barrier at which every process says something: what all said, in their order, in the first one alone."""
         if self.process == 0:
-            self._arrived(name, 0)
+            self._arrived(name, 0, value)
         else:
-            self.lines[0].send({"at": name})
+            self.lines[0].send({"at": name, "value": value})
         with self._changed:
             self._changed.wait_for(lambda: name in self._released)
             self._released.discard(name)
+            said = self._gathered.pop(name, {})
+        return [said[process] for process in sorted(said)]
 
     def fail(self, why: str) -> None:
         """Tell the others that this process ends, and why."""
@@ -105,8 +119,9 @@ class RollCall:
             for line in self.lines:
                 selector.register(line.socket, selectors.EVENT_READ, line)
             while selector.get_map():
-                for key, _ in selector.select():
+                for key, _ in selector.select(ALIVE_SECONDS):
                     line = key.data
+                    line.heard = time.monotonic()
                     messages = line.receive()
                     for message in messages or ():
                         self._heard(line, message)
@@ -115,26 +130,35 @@ class RollCall:
                         line.socket.close()
                         if not line.done:
                             self._gone(line.process, "killed, or its machine is down or out of reach")
+                for line in [key.data for key in selector.get_map().values()]:
+                    if not line.done and time.monotonic() - line.heard > SILENT_SECONDS:
+                        self._gone(line.process, f"silent for {SILENT_SECONDS:.0f} s: stopped, or out of reach")
+
+    def _tell(self) -> None:
+        while not self._closing:
+            for line in self.lines:
+                line.send({"alive": self.process})
+            time.sleep(ALIVE_SECONDS)
 
     def _heard(self, line: _Line, message: dict[str, Any]) -> None:
         if "done" in message:
             line.done = True
         elif "gone" in message:
             line.done = True
-            time.sleep(FAREWELL_SECONDS)
             self._gone(int(message["gone"]), str(message.get("why")))
         elif "at" in message:
-            self._arrived(str(message["at"]), line.process)
+            self._arrived(str(message["at"]), line.process, str(message.get("value")))
         elif "released" in message:
             self._release(str(message["released"]))
 
-    def _arrived(self, name: str, process: int) -> None:
+    def _arrived(self, name: str, process: int, value: str) -> None:
         with self._changed:
-            there = self._waiting.setdefault(name, set())
-            there.add(process)
+            there = self._waiting.setdefault(name, {})
+            there[process] = value
             complete = len(there) == self.processes
+            if complete:
+                self._gathered[name] = self._waiting.pop(name)
         if complete:
-            del self._waiting[name]
             for line in self.lines:
                 line.send({"released": name})
             self._release(name)
@@ -151,6 +175,7 @@ class RollCall:
         if self.process == 0:
             for line in self.lines:
                 line.send({"gone": process, "why": why})
+            time.sleep(FAREWELL_SECONDS)  # JAX's service lives here: the others leave first, in their own words
         self.on_gone(process, why)
 
 

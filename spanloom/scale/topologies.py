@@ -289,7 +289,7 @@ def _slice(name: str) -> Topology:
 
 def _is_gpus(number: int) -> bool:
     """GPUs of a part of a host, or of whole hosts of 8."""
-    return 1 <= number <= 8 or (number % 8 == 0 and number <= 8 * _HOSTS_OF_GPUS)
+    return 1 <= number <= 8 or (number % 8 == 0 and 0 < number <= 8 * _HOSTS_OF_GPUS)
 
 
 def _number(name: str) -> int:

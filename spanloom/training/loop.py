@@ -176,9 +176,8 @@ def train(
         stack.callback(writer.close)
         logger.write("start", first_step, told)
         until, put = stop.until_requested if not crew.roll else iter, functools.partial(heldout_batch, layout)
-        judge = Judge(
-            run, heldout_step, heldout, patience, metrics_file, logger, display, until, put, writes=crew.is_first
-        )
+        judge = Judge(run, heldout_step, heldout, patience, metrics_file, logger, display, until, put, crew.is_first)
+        crew.barrier("ready")  # CPUs wait half a minute for one another when they first compute together, and no more
 
         # ---- Train, check the first loss, evaluate, save -------------------------------------------------------------
         if first_step and (first_step % run.eval.every == 0 or first_step >= run.steps):

@@ -3,6 +3,7 @@ import threading
 import pytest
 from crew_process import two_free_ports
 
+from spanloom.scale import roll_call
 from spanloom.scale.roll_call import RollCallError, call_roll
 
 
@@ -101,3 +102,30 @@ def test_a_goodbye_is_no_failure():
     for call in room.calls.values():
         call.close()
     assert not room.calls[0].heard_it.wait(1.0) and not room.gone[0] and not room.gone[1]
+
+
+def test_what_all_say_reaches_the_first():
+    room = Room(3)
+    found = {}
+
+    def say(number):
+        found[number] = room.calls[number].gather("settings", f"those of {number}")
+
+    threads = [threading.Thread(target=say, args=(number,)) for number in room.calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert found == {0: ["those of 0", "those of 1", "those of 2"], 1: [], 2: []}
+
+
+def test_a_silent_process_is_gone(monkeypatch):
+    monkeypatch.setattr(roll_call, "ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr(roll_call, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(roll_call, "FAREWELL_SECONDS", 0.1)
+    room = Room(3)
+    assert not room.calls[0].heard_it.wait(2.5), "those who say that they are there are not silent"
+    room.calls[1]._closing = True  # its thread says nothing any more
+    for number in (0, 2):
+        assert room.calls[number].heard_it.wait(20)
+        assert room.gone[number][0][0] == 1 and "silent for 1 s" in room.gone[number][0][1]

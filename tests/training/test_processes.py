@@ -91,3 +91,19 @@ def test_an_error_of_the_first_process_is_told_to_the_others(folder):
     assert all(crew.wait().values())
     assert "does not fit 2 devices" in crew.said(0)
     assert "does not fit 2 devices" in crew.said(1)  # found there as well, or told
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (("--optimizer.learning-rate", "0.9"), "optimizer.learning_rate: 0.01 -> 0.9"),
+        (("--out", "elsewhere"), "does not see the run directory of process 0"),
+    ],
+    ids=["settings", "directory"],
+)
+def test_processes_that_were_started_differently_are_refused(folder, second, message):
+    words = second if second[0] != "--out" else ("--out", str(folder / "elsewhere"))
+    crew = start(folder, f"different-{second[0].strip('-')}", 2, flags_of={1: words})
+    assert crew.wait() == {0: 1, 1: EXIT_GONE}
+    assert message in crew.said(0)
+    assert "process 0 of 2 is gone (NotTogetherError" in crew.said(1)
