@@ -46,17 +46,27 @@ def test_the_same_losses_as_one_process(folder, alone, processes, flags):
     assert not [line for line in crew.said(1).splitlines() if line and not line.startswith("[Gloo]")]
 
 
-def test_sigterm_on_any_process_saves_all_and_they_go_on_as_one(folder, alone):
-    """4 devices in 2 processes stop together; one process with one device goes on with the same batches."""
-    out = folder / "stopped"
-    crew = start(folder, "stopped", 2, "--mesh.fsdp", "2", "--mesh.tensor", "2", devices=2)
+@pytest.mark.parametrize(
+    ("processes", "devices", "flags", "later"),
+    [
+        (2, 2, ("--mesh.fsdp", "2", "--mesh.tensor", "2"), 1),
+        (4, 1, ("--mesh.tensor", "2"), 1),
+        (1, 8, ("--mesh.fsdp", "8"), 2),
+    ],
+    ids=["2 processes of 2 devices to 1", "4 processes to 1", "8 devices to 2"],
+)
+def test_sigterm_on_any_process_saves_all_and_other_devices_go_on(folder, alone, processes, devices, flags, later):
+    """All stop together; one process with fewer devices goes on with the same batches."""
+    out = folder / f"stopped-{processes}-{devices}"
+    crew = start(folder, out.name, processes, *flags, devices=devices)
     crew.until(lambda: steps_of(out) >= 3)
-    crew.kill(1, how=signal.SIGTERM)
+    crew.kill(processes - 1, how=signal.SIGTERM)
     assert set(crew.wait().values()) == {0}, crew.said(0)[-2000:]
     saved = steps_in(out / "checkpoints")[-1]
     assert 3 <= saved < 20
     assert f"stopped after step {saved}, which is saved" in crew.said(0)
-    assert set(start(folder, "stopped", 1, "--mesh.fsdp", "1", "--mesh.tensor", "1").wait().values()) == {0}
+    again = start(folder, out.name, 1, "--mesh.fsdp", "1", "--mesh.tensor", "1", devices=later)
+    assert set(again.wait().values()) == {0}, again.said(0)[-2000:]
     assert furthest(alone, losses(out)) < NEAR
 
 
@@ -78,10 +88,10 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on_exactly(folder, al
 
 
 def test_a_process_that_was_not_started_is_named(folder):
-    crew = start(folder, "absent", 3, "--connect-timeout", "8", absent=[2])
+    crew = start(folder, "absent", 3, "--connect-timeout", "40", absent=[2])
     assert set(crew.wait().values()) == {1}
     for number in (0, 1):
-        assert "process 2 of 3 did not connect in 8 s: start it with" in crew.said(number)
+        assert "process 2 of 3 did not connect in 40 s: start it with" in crew.said(number)
         assert "--process 2" in crew.said(number)
     assert not (folder / "absent").exists()
 
