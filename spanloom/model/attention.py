@@ -1,5 +1,6 @@
 """Attention: one function, masks as additive biases, and T5's relative-position bias."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,9 @@ from jax.ad_checkpoint import checkpoint_name
 
 from spanloom.model.remat import MIXED
 
+ON_CHIP = 128 * 1024 * 1024
+"""Bytes that a TPU can hold on the chip (v5e, v6e)."""
+
 MASKED = -1e10  # added to the logits of keys that must not be seen; finite, so a row without keys stays finite
 
 
@@ -21,24 +25,29 @@ def attention(
     bias_1xHxTxS: jax.Array | None,
     mask_Bx1xTxS: jax.Array,
     keep_BxSxHx1: jax.Array | None = None,
+    batch_shards: int = 1,
 ) -> jax.Array:
     """Softmax attention without scaling of the logits (T5 has folded it into the query's weights).
 
     `bias` (float32, broadcast over the batch) and `mask` (float32, 0 or MASKED, any axis may be 1, constant) are added
     to the logits. `keep` is dropout of the weights, already divided by the share kept: the same for every query, as T5
     has it, so it multiplies the values. Logits and softmax are float32, products are in the type of the inputs.
-    Returns (B, T, H, D) in the type of `value`.
+    `batch_shards` are the parts into which the batch is divided. Returns (B, T, H, D) in the type of `value`.
     """
     if keep_BxSxHx1 is not None:
         value_BxSxHxD = value_BxSxHxD * keep_BxSxHx1
     if bias_1xHxTxS is None:
         bias_1xHxTxS = jnp.zeros((1, 1, 1, 1), jnp.float32)
-    return _attention(query_BxTxHxD, key_BxSxHxD, value_BxSxHxD, bias_1xHxTxS, mask_Bx1xTxS)
+    batch, length, heads, _ = query_BxTxHxD.shape
+    size = batch * heads * length * key_BxSxHxD.shape[1] * value_BxSxHxD.dtype.itemsize / batch_shards
+    return _attention(size > ON_CHIP, query_BxTxHxD, key_BxSxHxD, value_BxSxHxD, bias_1xHxTxS, mask_Bx1xTxS)
 
 
-@jax.custom_vjp
-def _attention(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array, mask: jax.Array) -> jax.Array:
-    return _attention_forward(query, key, value, bias, mask)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attention(
+    large: bool, query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array, mask: jax.Array
+) -> jax.Array:
+    return _attention_forward(large, query, key, value, bias, mask)[0]
 
 
 def _logits(query: jax.Array, key: jax.Array, bias: jax.Array, mask: jax.Array) -> jax.Array:
@@ -46,47 +55,45 @@ def _logits(query: jax.Array, key: jax.Array, bias: jax.Array, mask: jax.Array) 
 
 
 def _attention_forward(
-    query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array, mask: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    """The sum of values is divided by the sum of exponentials, not each weight: (T, D) quotients instead of (T, S)."""
-    powers_BxHxTxS, largest = jax.lax.platform_dependent(
-        query, key, bias, mask, tpu=_powers_of_logits_twice, default=_powers
-    )
+    large: bool, query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array, mask: jax.Array
+) -> tuple[jax.Array, Any]:
+    """The sum of values is divided by the sum of exponentials, not each weight: (T, D) quotients instead of (T, S).
+
+    A TPU computes logits again faster than it reads them from outside of the chip: `large` ones in the forward pass,
+    whose exponentials are written down anyway and are kept; others in the backward pass, as every other device.
+    """
+    largest = checkpoint_name(jnp.max(_logits(query, key, bias, mask), axis=-1, keepdims=True), MIXED)
+    operands = (query, key, largest)
+    if large:
+        operands = jax.lax.platform_dependent(operands, tpu=jax.lax.optimization_barrier, default=lambda same: same)
+    powers_BxHxTxS = jnp.exp(_logits(*operands[:2], bias, mask) - operands[2]).astype(value.dtype)
     total_BxHxTx1 = jnp.sum(powers_BxHxTxS, axis=-1, keepdims=True, dtype=jnp.float32)
     mixed = jnp.einsum("bhts,bshd->bthd", powers_BxHxTxS, value, preferred_element_type=jnp.float32)
     mixed = (mixed / jnp.moveaxis(total_BxHxTx1, 1, 2)).astype(value.dtype)
     # Not their logarithm added up: where every key is masked, `largest` is so large that a float32 sum would lose it.
-    mixed, largest, inverse_total = checkpoint_name((mixed, largest, 1 / total_BxHxTx1), MIXED)
-    return mixed, (query, key, value, bias, mask, largest, inverse_total, mixed)
+    mixed, inverse_total = checkpoint_name((mixed, 1 / total_BxHxTx1), MIXED)
+    kept = powers_BxHxTxS if large else None
+    return mixed, (query, key, value, bias, mask, largest, inverse_total, mixed, kept)
 
 
-def _powers(query: jax.Array, key: jax.Array, bias: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """exp(logits - their maximum), (B, H, T, S) in the type of the inputs, and the maximum, (B, H, T, 1) float32."""
-    logits_BxHxTxS = _logits(query, key, bias, mask)
-    largest = jnp.max(logits_BxHxTxS, axis=-1, keepdims=True)
-    return jnp.exp(logits_BxHxTxS - largest).astype(query.dtype), largest
-
-
-def _powers_of_logits_twice(
-    query: jax.Array, key: jax.Array, bias: jax.Array, mask: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """`_powers` with no float32 (B, H, T, S) in memory: a TPU computes logits again faster than it reads them."""
-    largest = jnp.max(_logits(query, key, bias, mask), axis=-1, keepdims=True)
-    query, key = jax.lax.optimization_barrier((query, key))
-    return jnp.exp(_logits(query, key, bias, mask) - largest).astype(query.dtype), largest
-
-
-def _attention_backward(saved: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[Any, ...]:
-    """The backward pass of FlashAttention (Dao et al. 2022), not in tiles: no (B, H, T, S) array is kept for it.
+def _attention_backward(large: bool, saved: Any, gradient: jax.Array) -> tuple[Any, ...]:
+    """The backward pass of FlashAttention (Dao et al. 2022), not in tiles: no (B, H, T, S) array is kept for it, but
+    for `large` ones on TPUs.
 
     The weights are computed again from the kept maxima and sums (the barrier stops XLA from keeping the logits after
     all). d logits = weights * (d weights - sum over keys of weights * d weights), where that sum is the product
     of the output and its gradient.
     """
-    query, key, value, bias, mask, largest, inverse_total, mixed = saved
+    query, key, value, bias, mask, largest, inverse_total, mixed, kept = saved
     inner_BxTxHx1 = jnp.sum((gradient * mixed).astype(jnp.float32), axis=-1, keepdims=True)
     query, key, gradient = jax.lax.optimization_barrier((query, key, gradient))
-    weights_BxHxTxS = (jnp.exp(_logits(query, key, bias, mask) - largest) * inverse_total).astype(value.dtype)
+    again = lambda _, query, key: jnp.exp(_logits(query, key, bias, mask) - largest)  # noqa: E731
+    if large:
+        as_kept = lambda kept, *_: kept.astype(jnp.float32)  # noqa: E731
+        powers_BxHxTxS = jax.lax.platform_dependent(kept, query, key, tpu=as_kept, default=again)
+    else:
+        powers_BxHxTxS = again(kept, query, key)
+    weights_BxHxTxS = (powers_BxHxTxS * inverse_total).astype(value.dtype)
     value_gradient = jnp.einsum("bhts,bthd->bshd", weights_BxHxTxS, gradient)
     weights_gradient = jnp.einsum("bthd,bshd->bhts", gradient, value, preferred_element_type=jnp.float32)
     logits_gradient = weights_BxHxTxS * (weights_gradient - jnp.moveaxis(inner_BxTxHx1, 1, 2))
@@ -149,6 +156,8 @@ class Mask:
     """Where the text of each row ends, int32, if that and `causal` are all there is to it; None for packed rows."""
     causal: bool
     """Whether later keys are hidden."""
+    batch_shards: int
+    """Parts into which the batch is divided."""
 
 
 def make_mask(
@@ -157,13 +166,14 @@ def make_mask(
     key_segments_BxS: jax.Array | None = None,
     *,
     causal: bool = False,
+    batch_shards: int = 1,
 ) -> Mask:
     """The mask of `padding_mask`."""
     added = padding_mask(key_valid_BxS, query_segments_BxT, key_segments_BxS, causal=causal)
     if query_segments_BxT is not None:
-        return Mask(added, None, causal)
+        return Mask(added, None, causal, batch_shards)
     ends_S = np.arange(1, key_valid_BxS.shape[-1] + 1, dtype=np.int32)
-    return Mask(added, jnp.max(jnp.where(key_valid_BxS, ends_S, 0), axis=-1), causal)
+    return Mask(added, jnp.max(jnp.where(key_valid_BxS, ends_S, 0), axis=-1), causal, batch_shards)
 
 
 def position_bucket(distance: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:

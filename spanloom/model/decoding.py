@@ -91,8 +91,7 @@ def advance(params: T5, config: Model, layers: Any, cache: Cache, tokens_B: jax.
         y = rms_norm(x, p.pre_cross_attention_layer_norm, config.norm_epsilon)
         cross = p.encoder_decoder_attention
         x = x + _attend(y, cross, config, cross_key, cross_value, None, cache.cross_mask[0])
-        y = rms_norm(x, p.pre_mlp_layer_norm, config.norm_epsilon)
-        return (x + mlp(y, p.mlp, config, None), keys, values), None
+        return (x + mlp(x, p.pre_mlp_layer_norm, p.mlp, config, None), keys, values), None
 
     carry = (x_Bx1xE, cache.keys, cache.values)
     numbers = jnp.arange(config.num_decoder_layers)

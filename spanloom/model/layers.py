@@ -1,7 +1,7 @@
 """The layers of T5: RMS norm, feed-forward, attention blocks, dropout. Activations are in the type of `x`."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from spanloom.model import params as tree
 from spanloom.model.attention import Mask, attention
 from spanloom.model.fused_attention import fused_attention, takes_fused
-from spanloom.model.remat import BRANCHES, PROJECTIONS
+from spanloom.model.remat import PROJECTIONS, UP
 from spanloom.settings.model import Model
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -35,7 +35,11 @@ def _rms_norm(epsilon: float, x: jax.Array, scale: jax.Array) -> jax.Array:
 def _rms_norm_forward(epsilon: float, x: jax.Array, scale: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     x32 = x.astype(jnp.float32)
     inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x32), axis=-1, keepdims=True) + epsilon)
-    return (x32 * inverse).astype(x.dtype) * scale.astype(x.dtype), (x, inverse, scale)
+    return _scaled(x, inverse, scale), (x, inverse, scale)
+
+
+def _scaled(x: jax.Array, inverse: jax.Array, scale: jax.Array) -> jax.Array:
+    return (x.astype(jnp.float32) * inverse).astype(x.dtype) * scale.astype(x.dtype)
 
 
 def _rms_norm_backward(epsilon: float, saved: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[jax.Array, ...]:
@@ -51,56 +55,88 @@ def _rms_norm_backward(epsilon: float, saved: tuple[jax.Array, ...], gradient: j
 _rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward)
 
 
+def normed_dense(x: jax.Array, norm: tree.Norm, epsilon: float, *layers: tree.Dense) -> tuple[jax.Array, ...]:
+    """`dense` of `rms_norm`; what stands between them is computed again for the gradient, except on CPU."""
+    return _normed_products(epsilon, x, norm.scale, _kernels(layers))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _normed_products(
+    epsilon: float, x: jax.Array, scale: jax.Array, kernels: tuple[jax.Array, ...]
+) -> tuple[jax.Array, ...]:
+    return _normed_forward(epsilon, x, scale, kernels)[0]
+
+
+def _normed_forward(epsilon: float, x: jax.Array, scale: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[Any, Any]:
+    y, of_norm = _rms_norm_forward(epsilon, x, scale)
+    results, of_products = _products_forward(y, kernels)
+    return results, (of_norm, of_products)
+
+
+def _normed_backward(epsilon: float, saved: Any, gradients: tuple[jax.Array, ...]) -> tuple[Any, ...]:
+    of_norm, (y, kernels) = saved
+    again = lambda of_norm, _: _scaled(*jax.lax.optimization_barrier(of_norm))  # noqa: E731
+    y = jax.lax.platform_dependent(of_norm, y, cpu=lambda _, y: y, default=again)
+    y_gradient, kernel_gradients = _products_backward((y, kernels), gradients)
+    return *_rms_norm_backward(epsilon, of_norm, y_gradient), kernel_gradients
+
+
+_normed_products.defvjp(_normed_forward, _normed_backward)
+
+
 def dense(x: jax.Array, *layers: tree.Dense) -> tuple[jax.Array, ...]:
     """x @ kernel for each layer, in the type of x.
 
     `x` is (..., E), every kernel (E, F), all of one shape; returns one (..., F) for each layer.
     """
-    return _matmul(x, tuple(layer.kernel for layer in layers))
+    return _products(x, _kernels(layers))
+
+
+def _kernels(layers: Iterable[tree.Dense]) -> tuple[jax.Array, ...]:
+    return tuple(layer.kernel for layer in layers)
 
 
 @jax.custom_vjp
-def _matmul(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    """(..., E) times each of K kernels (E, F)."""
-    return _matmul_forward(x, kernels)[0]
-
-
-def _matmul_forward(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, ...], Any]:
-    products = jax.lax.platform_dependent(x, kernels, cpu=_joined_product, default=_products)
-    return products, (x, kernels)
-
-
-def _matmul_backward(saved: Any, gradients: tuple[jax.Array, ...]) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    """The usual gradient. Kernels are cast (on CPU: joined) again, for the copy would be kept for so long."""
-    return jax.lax.platform_dependent(*saved, gradients, cpu=_joined_gradients, default=_gradients)
-
-
-_matmul.defvjp(_matmul_forward, _matmul_backward)
-
-
 def _products(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    """(..., E) times each of K kernels (E, F)."""
+    return _products_forward(x, kernels)[0]
+
+
+def _products_forward(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, ...], Any]:
+    results = jax.lax.platform_dependent(x, kernels, cpu=_joined_products, default=_products_apart)
+    return results, (x, kernels)
+
+
+def _products_backward(saved: Any, gradients: tuple[jax.Array, ...]) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    """The usual gradient. Kernels are cast (on CPU: joined) again, for the copy would be kept for so long."""
+    return jax.lax.platform_dependent(*saved, gradients, cpu=_joined_gradients, default=_gradients_apart)
+
+
+_products.defvjp(_products_forward, _products_backward)
+
+
+def _products_apart(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     return tuple(jnp.einsum("...e,ef->...f", x, kernel.astype(x.dtype)) for kernel in kernels)
 
 
-def _gradients(
+def _gradients_apart(
     x: jax.Array, kernels: tuple[jax.Array, ...], gradients: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     again = (kernel.astype(x.dtype) for kernel in jax.lax.optimization_barrier(kernels))
     pairs = zip(gradients, again, strict=True)
     parts = (jnp.einsum("...f,ef->...e", gradient, kernel) for gradient, kernel in pairs)
-    x_gradient = functools.reduce(jnp.add, parts)
-    return x_gradient, tuple(
+    return functools.reduce(jnp.add, parts), tuple(
         jnp.einsum("...e,...f->ef", x, gradient, preferred_element_type=kernel.dtype)
         for gradient, kernel in zip(gradients, kernels, strict=True)
     )
 
 
-def _joined_product(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+def _joined_products(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     """One product for all kernels, which XLA's CPU compiler does faster than one for each."""
     # Stacked beside the width, not along it, so that a sharded width stays sharded.
     joined_ExKxF = jnp.stack(kernels, axis=1).astype(x.dtype)
-    products = jnp.einsum("...e,ekf->...kf", x, joined_ExKxF)
-    return tuple(jnp.squeeze(part, axis=-2) for part in jax.lax.split(products, [1] * len(kernels), axis=x.ndim - 1))
+    results = jnp.einsum("...e,ekf->...kf", x, joined_ExKxF)
+    return tuple(jnp.squeeze(part, axis=-2) for part in jax.lax.split(results, [1] * len(kernels), axis=x.ndim - 1))
 
 
 def _joined_gradients(
@@ -141,11 +177,11 @@ def dropout(x_BxLxE: jax.Array, key: jax.Array | None, rate: float, *, same_alon
     return x_BxLxE if keep is None else x_BxLxE * keep
 
 
-def mlp(x_BxLxE: jax.Array, layer: tree.MLP, config: Model, key: jax.Array | None) -> jax.Array:
-    """Feed-forward layer, gated if it has two activations (Shazeer 2020)."""
-    kernels = (layer.wi_0, layer.wi_1) if layer.wi is None else (layer.wi,)
-    branches = checkpoint_name(dense(x_BxLxE, *(kernel for kernel in kernels if kernel)), BRANCHES)
-    hidden_BxLxF = activate(config.activations, *branches)
+def mlp(x_BxLxE: jax.Array, norm: tree.Norm, layer: tree.MLP, config: Model, key: jax.Array | None) -> jax.Array:
+    """Norm and feed-forward layer, gated if it has two activations (Shazeer 2020)."""
+    layers = [branch for branch in (layer.wi, layer.wi_0, layer.wi_1) if branch]
+    *gate, up = normed_dense(x_BxLxE, norm, config.norm_epsilon, *layers)
+    hidden_BxLxF = activate(config.activations, *gate, checkpoint_name(up, UP))
     return dense(dropout(hidden_BxLxF, key, config.dropout), layer.wo)[0]
 
 
@@ -184,25 +220,26 @@ def split_heads(x_BxLxHD: jax.Array, config: Model) -> jax.Array:
 
 def attend(
     x_BxTxE: jax.Array,
-    context_BxSxE: jax.Array,
+    norm: tree.Norm,
+    context_BxSxE: jax.Array | None,
     layer: tree.Attention,
     config: Model,
     bias_1xHxTxS: jax.Array | None,
     mask: Mask,
     key: jax.Array | None,
 ) -> jax.Array:
-    """Multi-head attention of `x` to `context` (the same array in self-attention)."""
-    if x_BxTxE is context_BxSxE:
-        query, keys, values = dense(x_BxTxE, layer.query, layer.key, layer.value)
+    """Norm and multi-head attention of `x` to `context`, or to itself if that is None."""
+    if context_BxSxE is None:
+        inwards = (layer.query, layer.key, layer.value)
+        query, keys, values = normed_dense(x_BxTxE, norm, config.norm_epsilon, *inwards)
     else:
-        (query,) = dense(x_BxTxE, layer.query)
+        (query,) = normed_dense(x_BxTxE, norm, config.norm_epsilon, layer.query)
         keys, values = dense(context_BxSxE, layer.key, layer.value)
     query, keys, values = checkpoint_name((query, keys, values), PROJECTIONS)
     query, keys, values = (split_heads(x, config) for x in (query, keys, values))
-    shape = (*context_BxSxE.shape[:2], config.num_heads, 1)
-    keep = keep_mask(key, config.dropout, shape, x_BxTxE.dtype)
+    keep = keep_mask(key, config.dropout, (*keys.shape[:3], 1), x_BxTxE.dtype)
     if takes_fused(config):
         mixed_BxTxHxD = fused_attention(query, keys, values, bias_1xHxTxS, mask, keep)
     else:
-        mixed_BxTxHxD = attention(query, keys, values, bias_1xHxTxS, mask.added_Bx1xTxS, keep)
+        mixed_BxTxHxD = attention(query, keys, values, bias_1xHxTxS, mask.added_Bx1xTxS, keep, mask.batch_shards)
     return dense(mixed_BxTxHxD.reshape(*x_BxTxE.shape[:2], -1), layer.out)[0]

@@ -20,7 +20,7 @@ from spanloom.model.t5 import Batch, hidden_states
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss, Normalizer
 
-CHUNK_BYTES = 256 * 1024 * 1024
+CHUNK_BYTES = 128 * 1024 * 1024
 """Of float32 logits that a device has at a time; small vocabularies and batches are one chunk."""
 
 NORMALIZED = "normalized_weights"
@@ -240,8 +240,7 @@ def _over_chunks(step: Any, carry: Any, kernel: jax.Array, head: _Head, arrays: 
     """Scan `step` over pieces of the length axis; one piece if its logits are small enough. Like lax.scan otherwise."""
     batch, length = arrays[1].shape
     vocabulary = kernel.shape[0] if head.tied else kernel.shape[1]
-    chunks = max(1, math.ceil(batch * length * vocabulary * 4 / head.batch_shards / CHUNK_BYTES))
-    size = math.ceil(length / min(chunks, length))
+    size = _chunk_length(length, batch * vocabulary * 4 / head.batch_shards)
     chunks = math.ceil(length / size)
     if chunks == 1:
         return step(carry, arrays)
@@ -255,6 +254,13 @@ def _over_chunks(step: Any, carry: Any, kernel: jax.Array, head: _Head, arrays: 
 
     carry, outputs = jax.lax.scan(step, carry, tuple(cut(x) for x in arrays))
     return carry, jax.tree.map(join, outputs)
+
+
+def _chunk_length(length: int, position_bytes: float) -> int:
+    """Positions of a chunk: as many as fit, or somewhat fewer if then nothing need be padded."""
+    chunks = max(1, math.ceil(length * position_bytes / CHUNK_BYTES))
+    most = math.ceil(length / min(chunks, length))
+    return next((size for size in range(most, most // 2, -1) if length % size == 0), most)
 
 
 def _logits(head: _Head, hidden_BxCxE: jax.Array, kernel: jax.Array) -> jax.Array:

@@ -7,12 +7,12 @@ import jax
 
 from spanloom.settings.model import Model
 
-PROJECTIONS, MIXED, BRANCHES = "projections", "mixed", "branches"
+PROJECTIONS, MIXED, UP = "projections", "mixed", "up"
 """Names of what may be kept, given where it is made (`jax.ad_checkpoint.checkpoint_name`): queries, keys and values;
-attention's mixed values, with its maxima and sums; the feed-forward layer before its activations."""
+attention's mixed values, with its maxima and sums; the last of the products that the feed-forward layer begins with."""
 
 KEPT: dict[str, tuple[str, ...]] = {
-    "cheap": (PROJECTIONS, MIXED, BRANCHES),
+    "cheap": (PROJECTIONS, MIXED, UP),
     "feed_forward": (PROJECTIONS, MIXED),
     "full": (),
 }

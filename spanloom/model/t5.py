@@ -4,6 +4,7 @@ Legend of the shapes in names: B batch, S encoder length, T decoder length (L ei
 F d_ff, V vocabulary, N buckets. Norms come before each block, residuals after; there are no biases. Padding is id 0.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -123,7 +124,8 @@ def _encode(
     place: Placement,
 ) -> jax.Array:
     key, length = subkey(dropout_key, 0), tokens_BxS.shape[1]
-    mask = make_mask(_real(tokens_BxS, segments_BxS), segments_BxS, segments_BxS)
+    real = _real(tokens_BxS, segments_BxS)
+    mask = make_mask(real, segments_BxS, segments_BxS, batch_shards=place.batch_shards)
     shared_bias = stack_bias(encoder.relpos_bias, config, length, length, bidirectional=True)
 
     specs = tree.declare(config).encoder.layers
@@ -132,11 +134,9 @@ def _encode(
         k, p = subkey(key, number), place.weights(p, specs)
         own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=True)
         bias = shared_bias if own_bias is None else own_bias
-        y = rms_norm(x, p.pre_attention_layer_norm, config.norm_epsilon)
-        y = attend(y, y, p.attention, config, bias, mask, subkey(k, 0))
+        y = attend(x, p.pre_attention_layer_norm, None, p.attention, config, bias, mask, subkey(k, 0))
         x = x + dropout(y, subkey(k, 1), config.dropout)
-        y = rms_norm(x, p.pre_mlp_layer_norm, config.norm_epsilon)
-        y = mlp(y, p.mlp, config, subkey(k, 2))
+        y = mlp(x, p.pre_mlp_layer_norm, p.mlp, config, subkey(k, 2))
         return place.activations(x + dropout(y, subkey(k, 3), config.dropout), *RESIDUAL)
 
     outside = subkey(dropout_key, 2)
@@ -163,8 +163,9 @@ def _decode(
 ) -> jax.Array:
     (inputs_BxS, targets_BxT), (encoder_segments, decoder_segments) = tokens, segments
     key, length = subkey(dropout_key, 1), targets_BxT.shape[1]
-    mask = make_mask(_real(targets_BxT, decoder_segments), decoder_segments, decoder_segments, causal=True)
-    cross_mask = make_mask(_real(inputs_BxS, encoder_segments), decoder_segments, encoder_segments)
+    masked = functools.partial(make_mask, batch_shards=place.batch_shards)
+    mask = masked(_real(targets_BxT, decoder_segments), decoder_segments, decoder_segments, causal=True)
+    cross_mask = masked(_real(inputs_BxS, encoder_segments), decoder_segments, encoder_segments)
     shared_bias = stack_bias(decoder.relpos_bias, config, length, length, bidirectional=False)
 
     specs = tree.declare(config).decoder.layers
@@ -173,14 +174,12 @@ def _decode(
         k, p = subkey(key, number), place.weights(p, specs)
         own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=False)
         bias = shared_bias if own_bias is None else own_bias
-        y = rms_norm(x, p.pre_self_attention_layer_norm, config.norm_epsilon)
-        y = attend(y, y, p.self_attention, config, bias, mask, subkey(k, 0))
+        y = attend(x, p.pre_self_attention_layer_norm, None, p.self_attention, config, bias, mask, subkey(k, 0))
         x = x + dropout(y, subkey(k, 1), config.dropout)
-        y = rms_norm(x, p.pre_cross_attention_layer_norm, config.norm_epsilon)
-        y = attend(y, encoded_BxSxE, p.encoder_decoder_attention, config, None, cross_mask, subkey(k, 2))
+        norm, cross = p.pre_cross_attention_layer_norm, p.encoder_decoder_attention
+        y = attend(x, norm, encoded_BxSxE, cross, config, None, cross_mask, subkey(k, 2))
         x = x + dropout(y, subkey(k, 3), config.dropout)
-        y = rms_norm(x, p.pre_mlp_layer_norm, config.norm_epsilon)
-        y = mlp(y, p.mlp, config, subkey(k, 4))
+        y = mlp(x, p.pre_mlp_layer_norm, p.mlp, config, subkey(k, 4))
         return place.activations(x + dropout(y, subkey(k, 5), config.dropout), *RESIDUAL)
 
     outside = subkey(dropout_key, 3)

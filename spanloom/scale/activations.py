@@ -6,7 +6,7 @@ copies as it sees fit: this is right within a third or so, as compared with TPU'
 
 from dataclasses import dataclass
 
-from spanloom.model.remat import BRANCHES, KEPT, MIXED, PROJECTIONS
+from spanloom.model.remat import KEPT, MIXED, PROJECTIONS, UP
 from spanloom.settings.model import Model
 
 _HEAD_CHUNK = 2**27  # bytes of logits that the loss holds at a time, and about as many of their gradient
@@ -63,8 +63,8 @@ def _kept(model: Model, rows: Rows, length: int, encoded: int) -> float:
         numbers += 3 * length * inner + (length + 2 * encoded) * inner * bool(encoded)
     if MIXED in kept:
         numbers += length * inner * (2 if encoded else 1)
-    if BRANCHES in kept:
-        numbers += length * len(model.activations) * wide
+    if UP in kept:
+        numbers += length * wide
     return rows.number * numbers * _size(model)
 
 

@@ -45,8 +45,8 @@ class Model:
     """Run the layers as one scanned loop, which compiles faster and needs less memory; False unrolls them."""
     remat: Literal["none", "cheap", "feed_forward", "full"] = "none"
     """What the backward pass computes again instead of keeping it, each a step smaller in memory: none; cheap (norms,
-    activations, sums and attention's output projection: 0-3 % more FLOPs, the one to try first); feed_forward (that and
-    the whole feed-forward layer: about 15 %); full (all but each layer's input: about 30 %). Losses stay the same."""
+    activations, attention's output and one of two feed-forward products: about 8 % more FLOPs, the one to try first);
+    feed_forward (that and all of the feed-forward layer: 15 %); full (all but each layer's input: 30 %)."""
     attention: Literal["auto", "einsum", "cudnn"] = "auto"
     """How attention is computed: einsum, which every device can do; cudnn, NVIDIA's fused kernel for bfloat16 (flash
     attention: no weights in memory); auto takes cudnn on a GPU in bfloat16 where heads fit it, einsum elsewhere."""

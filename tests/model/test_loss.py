@@ -16,6 +16,7 @@ from spanloom.model.loss import (
     normalize_weights,
 )
 from spanloom.model.params import declare, initialize
+from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss
 
@@ -35,6 +36,39 @@ def batch(config: Model = SMALL, rows: int = 3, inputs: int = 7, targets: int = 
         "decoder_target_tokens": wanted,
         "decoder_input_tokens": np.pad(wanted[:, :-1], [(0, 0), (1, 0)]),
     }
+
+
+@pytest.mark.short
+def test_chunks_fit_and_leave_nothing_over_where_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
+    assert [module._chunk_length(114, bytes_of_one) for bytes_of_one in (1, 8.7, 8.8, 30, 2000)] == [
+        114,
+        114,
+        57,
+        19,
+        1,
+    ]
+    assert module._chunk_length(113, 30) == 29  # a prime: the last chunk is padded
+
+
+def test_a_batch_in_parts_has_chunks_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a device has at a time is what must fit."""
+    params, data = made(SMALL), batch()
+    monkeypatch.setattr(module, "CHUNK_BYTES", 3 * 11 * 50 * 4 // 2)
+
+    class Halves(Placement):
+        batch_shards = 2
+
+    def program(place: Placement) -> str:
+        return str(jax.make_jaxpr(lambda p: loss_and_metrics(p, SMALL, Loss(), data, None, place))(params))
+
+    assert "f32[3,11,50]" not in program(ANYWHERE) and "f32[3,11,50]" in program(Halves())
+
+
+@pytest.mark.short
+def test_a_sum_finds_the_logits_that_a_gather_finds() -> None:
+    logits, targets = jax.random.normal(jax.random.key(0), (2, 3, 9)), jnp.array([[0, 8, 4], [1, 1, 7]])
+    np.testing.assert_array_equal(module._picked(logits, targets), module._gathered(logits, targets))
 
 
 @pytest.mark.parametrize("tied", [False, True])
