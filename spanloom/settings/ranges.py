@@ -39,6 +39,8 @@ _NOT_BELOW_0 = (
     "schedule.min_learning_rate",
     "stopping.min_improvement",
 )
+_AT_MOST = {"optimizer.newton_schulz_steps": 20}
+"""What is compiled once for each: five do, and thousands would compile for hours."""
 _BELOW_1 = ("optimizer.beta1", "optimizer.beta2", "optimizer.momentum", "weights.ema_decay")
 
 
@@ -59,6 +61,8 @@ def number_problems(run: Run) -> Iterator[str]:
             yield f"{name} is {value}: must be above 0{' (None: no clipping)' if 'clip' in name else ''}"
         elif name in _NOT_BELOW_0 and value < 0:
             yield f"{name} is {value}: must be 0 or more"
+        elif value > _AT_MOST.get(name, math.inf):
+            yield f"{name} is {value}: must be at most {_AT_MOST[name]}"
         elif name in _BELOW_1 and not 0 <= _float32(value) < 1:
             yield f"{name} is {value}: must be at least 0 and below 1 (in float32: at most 0.9999999)"
 

@@ -9,6 +9,7 @@ from bare_checkpoint import save_bare
 
 from spanloom.cli.main import main
 from spanloom.cli.recipe import read_run
+from spanloom.scale.processes import ALONE
 from spanloom.training.run_file import write_run
 
 pytestmark = pytest.mark.short
@@ -22,7 +23,7 @@ class Loop(types.ModuleType):
         self.calls = []
         self.finishes = True
 
-    def train(self, run, directory, *, accepted=(), workers=1):
+    def train(self, run, directory, *, accepted=(), workers=1, crew=ALONE):
         self.calls.append((run, directory))
         write_run(run, directory)
         save_bare(directory, run.steps, run)

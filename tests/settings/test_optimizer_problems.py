@@ -35,6 +35,7 @@ FLOAT16 = (
         (replace(RUN, optimizer=Muon(momentum=1.0)), "optimizer.momentum is 1.0: must be at least 0 and below 1"),
         (replace(RUN, optimizer=Muon(update_rms=0.0)), "optimizer.update_rms is 0.0: must be above 0"),
         (replace(RUN, optimizer=Muon(newton_schulz_steps=0)), "optimizer.newton_schulz_steps is 0: must be above 0"),
+        (replace(RUN, optimizer=Muon(newton_schulz_steps=21)), "newton_schulz_steps is 21: must be at most 20"),
         (replace(RUN, optimizer=Lion(weight_decay=-1.0)), "optimizer.weight_decay is -1.0: must be 0 or more"),
         (replace(FREE, schedule=Rsqrt()), r"Rsqrt lowers the learning rate.*give --schedule constant \(with"),
         (replace(FREE, schedule=Cosine()), "Cosine lowers the learning rate"),
