@@ -15,6 +15,11 @@ def optimizer_problems(run: Run) -> Iterator[str]:
             yield problem
     if weights.rounding not in ("stochastic", "kahan"):
         yield f"weights.rounding is {weights.rounding!r}: must be stochastic or kahan"
+    elif weights.rounding == "kahan" and weights.dtype == "float32":
+        yield (
+            "weights.rounding is 'kahan', which is for bfloat16 weights, and weights.dtype is float32, in which steps "
+            "are hardly rounded: give --weights.dtype bfloat16, or unset it"
+        )
     if isinstance(run.optimizer, ScheduleFree):
         yield from _schedule_free_problems(run, run.optimizer)
 

@@ -5,7 +5,7 @@ Everything here is known without opening a file. What depends on data, a Sentenc
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from spanloom.settings.mixture import Mixture, map_tasks
@@ -86,6 +86,7 @@ def _problems(run: Run) -> Iterator[str]:
         where = f"in {task.name!r}, " if isinstance(run.task, Mixture) else ""
         yield from (where + problem for problem in _task_problems(task))
     yield from _watched_problems(run)
+    yield from _follow_problems(run)
     yield from _schedule_problems(run)
     yield from optimizer_problems(run)
 
@@ -100,6 +101,14 @@ def _watched_problems(run: Run) -> Iterator[str]:
     if run.checkpoint.best_task is not None and run.checkpoint.best_task not in known:
         hint = did_you_mean(run.checkpoint.best_task, known)
         yield f"checkpoint.best_task is {run.checkpoint.best_task!r}, which is no task of this run{hint}"
+
+
+def _follow_problems(run: Run) -> Iterator[str]:
+    """What is to be taken over from a run that nobody named."""
+    if run.start is None:
+        for field in fields(run.follow):
+            if (value := getattr(run.follow, field.name)) != field.default:
+                yield f"follow.{field.name} is {value!r}, and this run follows none: name one with --start, or unset it"
 
 
 def _numbers(run: Run) -> Iterator[str]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spanloom.settings.compare import changes
+from spanloom.settings.follow import Follow
 from spanloom.settings.mixture import Mixture, Weighted
 from spanloom.settings.optimizer import WSD, Cosine, Linear
 from spanloom.settings.row_sources import is_stream
@@ -53,6 +54,7 @@ def linked(runs: Sequence[Run], directory: Path) -> tuple[Run, ...]:
                 run,
                 out=str(places[number]),
                 start=str(places[number - 1]) if number else run.start,
+                follow=run.follow if number or run.start else Follow(),
                 eval=replace(run.eval, also=others),
             )
         )
@@ -104,6 +106,9 @@ def _end_problems(runs: Sequence[Run]) -> Iterator[str]:
 def _problems(runs: Sequence[Run]) -> Iterator[str]:
     yield from _name_problems(runs)
     first = runs[0]
+    for number, run in enumerate(runs, 1):
+        if run.steps < 1:
+            yield f"stage {number}, {run.name!r}, has {run.steps} steps: a stage has 1 or more (--stage.{number}.steps)"
     for number, run in enumerate(runs[1:], 2):
         if run.start is not None:
             yield (

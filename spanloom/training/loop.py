@@ -14,7 +14,7 @@ from spanloom.optim.build import build as build_optimizer
 from spanloom.pipeline.eras import to_data
 from spanloom.pipeline.prefetch import StepReader, prefetch
 from spanloom.pipeline.spool.needed import standings
-from spanloom.scale.agreement import agree
+from spanloom.scale.agreement import Agreement
 from spanloom.scale.mesh import check_batch, heldout_batch, make_layout, placement_of
 from spanloom.scale.processes import ALONE, Crew
 from spanloom.settings.run import Run
@@ -190,7 +190,7 @@ def train(
         batches = prefetch(reader, first_step, run.steps, run.loading.ahead, run.loading.workers)
         stack.enter_context(contextlib.closing(batches))
         stack.enter_context(jax.transfer_guard_host_to_device("disallow"))  # a copy that nobody asked for is an error
-        step, eras, asked, stopped = first_step, to_data(data.eras), agree(layout), False
+        step, eras, agreement, stopped = first_step, to_data(data.eras), Agreement(layout), False
         for batch, position in recorder.waited_for(batches):
             step += 1
             recorder.before_step()
@@ -208,7 +208,7 @@ def train(
                 with recorder.during("eval"):
                     recorder.heldout_loss = heldout_loss = judge.evaluate(state, step)
 
-            stopped = asked(stop.requested)
+            stopped = agreement.asked(stop.requested)
             stopping = stopped or step == run.steps or judge.over
             if step % run.checkpoint.every == 0 or stopping:
                 recorder.flush()
@@ -221,7 +221,7 @@ def train(
                     machine=machine,
                     loss=recorder.last["loss"] if math.isfinite(recorder.last["loss"]) else None,
                     heldout_loss=heldout_loss,
-                    started_from=run.start,
+                    started_from=facts.started_from if facts else str(found.path) if found else None,
                     eras=eras,
                     content=data.content,
                     streams=standings(data, position),
@@ -238,9 +238,10 @@ def train(
                 over = judge.over
                 break
 
-        # Leaving the block waits for the last save; a signal may come until then.
-    # `Stopped` led here before there was anything new to save (None), or a stop was asked for. Of several processes all
-    # go by what they agreed on: one that left alone, asked after that, would be waited for by the others' next run.
+        writer.close()  # a signal may come until the last save is done
+        stopped = agreement.asked_at_last(stop.requested)
+    # `Stopped` led here before anything new was saved (None), or a stop was asked for. Several processes go by what
+    # they agreed on: one that left alone, asked after that, would be waited for by the others' next run.
     if step is None or (stopped if crew.roll else stop.requested) or (step < run.steps and not over):
         say_stopped(display, step, latest(directory))
         return False

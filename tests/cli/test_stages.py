@@ -130,7 +130,7 @@ def test_a_flag_holds_for_all_and_one_with_a_number_or_name_for_one(loop):
         ),
         (["--name", "x"], "stages 1 and 2 are both named 'x'"),
         (["--stage.2.model.d-ff", "7"], "stage 'de' goes on with the weights of 'en', but model.d_ff: 512 -> 7"),
-        (["--stage.2.steps", "-1"], "stage 2, 'de': steps is -1"),
+        (["--stage.2.steps", "-1"], "stage 2, 'de', has -1 steps: a stage has 1 or more"),
         (["--fork", "x"], "--fork goes with one run"),
     ],
 )

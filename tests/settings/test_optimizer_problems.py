@@ -29,6 +29,7 @@ FLOAT16 = (
         (replace(RUN, weights=Weights(dtype="fp16")), "weights.dtype is 'fp16': " + FLOAT16),
         (replace(RUN, weights=Weights(dtype="float64")), "weights.dtype is 'float64': must be float32 or bfloat16$"),
         (replace(RUN, weights=Weights(rounding="up")), "weights.rounding is 'up': must be stochastic or kahan"),
+        (replace(RUN, weights=Weights(rounding="kahan")), "is for bfloat16 weights, and weights.dtype is float32"),
         (replace(RUN, weights=Weights(ema_decay=1.0)), "weights.ema_decay is 1.0: must be at least 0 and below 1"),
         (replace(RUN, weights=Weights(ema_decay=1 - 1e-12)), "weights.ema_decay is .*at most 0.9999999"),
         (replace(RUN, log=Logging(parameters=-1)), "log.parameters is -1: must be 0 or more"),

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from spanloom.settings.follow import Follow
 from spanloom.settings.mixture import Mixture, Weighted
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import FullLM, PrefixLM, SpanCorruption, Supervised
@@ -169,3 +170,9 @@ def test_a_microbatch_that_does_not_divide_the_batch_names_the_nearest_that_does
         replace(RUN, batch_size=12, microbatch_size=5).resolve()
     with pytest.raises(SettingsError, match="microbatch_size is 0: must be 1 or more"):
         replace(RUN, microbatch_size=0).resolve()
+
+
+def test_nothing_is_taken_over_from_a_run_that_nobody_named():
+    with pytest.raises(SettingsError, match=r"follow.optimizer is 'continue', and this run follows none.*--start"):
+        replace(RUN, follow=Follow(optimizer="continue")).resolve()
+    replace(RUN, follow=Follow(optimizer="continue"), start="other").resolve()

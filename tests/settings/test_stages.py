@@ -39,6 +39,11 @@ def test_each_begins_where_the_one_before_it_ends_and_measures_all_tasks():
     assert all(run.resolve() for run in runs)
 
 
+def test_a_first_stage_without_a_start_follows_none():
+    policies = [[run.follow for run in linked([stage("en", follow=ON, start=s)], Path("o"))] for s in (None, "byt5")]
+    assert policies == [[Follow()], [ON]]
+
+
 def test_tasks_that_a_stage_measures_of_its_own_accord_stay():
     books = Task("books", TextFiles(("books.txt",)), objective=SpanCorruption(32))
     runs = linked([stage("en", eval=Evaluation(also=(books,))), stage("de")], Path("out"))
@@ -78,6 +83,7 @@ def test_a_schedule_that_is_at_its_end_before_the_stages_are_is_refused():
     [
         (stage("en"), "stages 1 and 2 are both named 'en'"),
         (stage("de", start="x"), "stage 2, 'de', has a start of its own (x)"),
+        (stage("de", steps=0), "stage 2, 'de', has 0 steps: a stage has 1 or more (--stage.2.steps)"),
         (stage("de", model=dataclasses.replace(MODEL, d_ff=64)), "the weights of 'en', but model.d_ff: 32 -> 64"),
         (stage("de", model=dataclasses.replace(MODEL, norm_epsilon=1e-5)), "model.norm_epsilon"),
         (stage("de", optimizer=AdamW(), follow=ON), "the optimizer's state of 'en', but optimizer: Adafactor"),

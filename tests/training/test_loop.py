@@ -202,7 +202,9 @@ def test_a_checkpoint_to_start_from(trained, text, tmp_path):
     first = next(e for e in events(tmp_path) if e["kind"] == "train")
     assert first["step"] == 1
     assert first["cross_entropy"] < losses(directory)["train", 1] - 0.3
-    assert read_facts(latest(tmp_path)).started_from == str(directory)
+    assert read_facts(latest(tmp_path)).started_from == str(directory / "checkpoints" / "10")
+    train(run_of(text, 3, start=str(directory)), tmp_path)
+    assert read_facts(latest(tmp_path)).started_from == str(directory / "checkpoints" / "10")
 
 
 def test_a_held_out_batch_that_does_not_fit_is_refused_before_the_first_step(text, tmp_path, monkeypatch):

@@ -11,6 +11,18 @@ from spanloom.scale.processes import EXIT_GONE
 from spanloom.settings.run_layout import steps_in
 
 NEAR = 1e-5
+STAGES = f"""{RECIPE}
+
+from dataclasses import replace
+
+alone = recipe
+
+
+def recipe(text: str) -> list[Run]:
+    run = alone(text)
+    other = replace(run, name="other", task=replace(run.task, name="other"), steps=10)
+    return [replace(run, name="first", steps=10), other]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +129,19 @@ def test_processes_that_were_started_differently_are_refused(folder, second, mes
     assert crew.wait() == {0: 1, 1: EXIT_GONE}
     assert message in crew.said(0)
     assert "process 0 of 2 is gone (NotTogetherError" in crew.said(1)
+
+
+def test_stages_of_several_processes_stop_together_and_go_on(folder):
+    (folder / "stages.py").write_text(STAGES)
+    straight, out = folder / "straight", folder / "stages"
+    Crew(folder / "stages.py", folder / "text.txt", straight, 1).wait()
+    crew = Crew(folder / "stages.py", folder / "text.txt", out, 2)
+    crew.until(lambda: steps_of(out / "1-first") >= 9)
+    crew.kill(1, how=signal.SIGTERM)
+    assert set(crew.wait().values()) == {0}, crew.said(0)[-2000:]
+    assert not (out / "forgetting.md").exists()
+    again = Crew(folder / "stages.py", folder / "text.txt", out, 2)
+    assert set(again.wait().values()) == {0}, again.said(0)[-2000:]
+    for stage in ("1-first", "2-other"):
+        assert furthest(losses(straight / stage), losses(out / stage)) < NEAR
+    assert (out / "forgetting.md").exists()
