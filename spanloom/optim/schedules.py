@@ -7,7 +7,17 @@ from typing import assert_never
 import jax
 import jax.numpy as jnp
 
-from spanloom.settings.optimizer import WSD, Constant, Cosine, Factors, Linear, Rsqrt, Schedule, factor_problems
+from spanloom.settings.optimizer import (
+    WSD,
+    Constant,
+    Cosine,
+    Decaying,
+    Factors,
+    Linear,
+    Rsqrt,
+    Schedule,
+    factor_problems,
+)
 
 Step = jax.Array | int
 Curve = Callable[[Step], jax.Array]
@@ -54,7 +64,7 @@ def _warmup(steps: int) -> Curve:
     return lambda step: jnp.minimum(1.0, _float(step) / steps) if steps else jnp.ones_like(_float(step))
 
 
-def _warmup_then_decay(schedule: Linear | Cosine | WSD) -> Curve:
+def _warmup_then_decay(schedule: Decaying) -> Curve:
     name, end = type(schedule).__name__, schedule.decay_steps
     if end is None:
         raise ValueError(
@@ -76,7 +86,7 @@ def _warmup_then_decay(schedule: Linear | Cosine | WSD) -> Curve:
     return shape
 
 
-def _decay_start(schedule: Linear | Cosine | WSD, end: int) -> float:
+def _decay_start(schedule: Decaying, end: int) -> float:
     if not isinstance(schedule, WSD):
         return schedule.warmup_steps
     if not 0 < schedule.decay_share <= 1:

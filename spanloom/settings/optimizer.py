@@ -276,4 +276,12 @@ def factor_problems(settings: Factors) -> Iterator[str]:
             )
 
 
-Schedule = Rsqrt | Constant | Linear | Cosine | WSD | Factors
+Decaying = Linear | Cosine | WSD
+"""Schedules that end: at decay_steps, with end_factor of the rate."""
+
+Schedule = Rsqrt | Constant | Decaying | Factors
+
+
+def zero_from(schedule: Schedule) -> int | None:
+    """The step from which on the learning rate is 0; None: it never is, or decay_steps is not filled in yet."""
+    return schedule.decay_steps if isinstance(schedule, Decaying) and not schedule.end_factor else None

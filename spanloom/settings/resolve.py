@@ -12,7 +12,7 @@ from spanloom.settings.mixture import Mixture, map_tasks
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.objective_problems import objective_problems
 from spanloom.settings.objectives import FullLM, Supervised, TokenStream, separator_of
-from spanloom.settings.optimizer import WSD, Cosine, Factors, Linear, Rsqrt, factor_problems
+from spanloom.settings.optimizer import WSD, Decaying, Factors, Rsqrt, factor_problems
 from spanloom.settings.optimizer_problems import optimizer_problems
 from spanloom.settings.packing import Packed
 from spanloom.settings.ranges import number_problems
@@ -38,7 +38,7 @@ def resolve(run: Run) -> Run:
         raise SettingsError("\n".join(problems))
     run = _sized(run)
     schedule = run.schedule
-    if isinstance(schedule, Linear | Cosine | WSD) and schedule.decay_steps is None:
+    if isinstance(schedule, Decaying) and schedule.decay_steps is None:
         schedule = replace(schedule, decay_steps=run.steps)
     evaluation = run.eval
     if evaluation.batch_size is None:
@@ -254,7 +254,7 @@ def _schedule_problems(run: Run) -> Iterator[str]:
     if isinstance(schedule, Factors):
         yield from factor_problems(schedule)
     yield from _at_least(1 if isinstance(schedule, Rsqrt) else 0, run, "schedule.warmup_steps")
-    if not isinstance(schedule, Linear | Cosine | WSD):
+    if not isinstance(schedule, Decaying):
         return
     if not 0 <= schedule.end_factor <= 1:
         yield f"schedule.end_factor is {schedule.end_factor}: must be from 0 to 1"

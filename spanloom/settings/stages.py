@@ -12,7 +12,7 @@ from pathlib import Path
 from spanloom.settings.compare import changes
 from spanloom.settings.follow import Follow
 from spanloom.settings.mixture import Mixture, Weighted
-from spanloom.settings.optimizer import WSD, Cosine, Linear
+from spanloom.settings.optimizer import Decaying, zero_from
 from spanloom.settings.row_sources import is_stream
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
@@ -76,7 +76,7 @@ def _with_ends(runs: Sequence[Run]) -> list[Run]:
         total = sum(run.steps for run in runs[first:last])
         for number in range(first, last):
             schedule = found[number].schedule
-            if last - first > 1 and isinstance(schedule, Linear | Cosine | WSD) and schedule.decay_steps is None:
+            if last - first > 1 and isinstance(schedule, Decaying) and schedule.decay_steps is None:
                 found[number] = replace(found[number], schedule=replace(schedule, decay_steps=total))
     return found
 
@@ -92,14 +92,12 @@ def _end_problems(runs: Sequence[Run]) -> Iterator[str]:
     for first, last in _chains(runs):
         done = runs[first].steps
         for run in runs[first + 1 : last]:
-            done, schedule = done + run.steps, run.schedule
-            if not isinstance(schedule, Linear | Cosine | WSD) or schedule.end_factor or not schedule.decay_steps:
-                continue
-            if done > schedule.decay_steps:
+            done, end = done + run.steps, zero_from(run.schedule)
+            if end and done > end:
                 yield (
-                    f"stage {run.name!r} goes on with a schedule that is at 0 from schedule.decay_steps = "
-                    f"{schedule.decay_steps} on, and ends after {done} steps of it: give {done}, a "
-                    "schedule.end_factor above 0, or follow.schedule restart"
+                    f"stage {run.name!r} goes on with a schedule that is at 0 from schedule.decay_steps = {end} on, "
+                    f"and ends after {done} steps of it: give {done}, a schedule.end_factor above 0, "
+                    "or follow.schedule restart"
                 )
 
 

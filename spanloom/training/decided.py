@@ -10,7 +10,7 @@ from spanloom.model.flops import train_flops
 from spanloom.pipeline.data import Data
 from spanloom.scale.mesh import Layout
 from spanloom.settings.kinds import kind_name
-from spanloom.settings.optimizer import WSD, Cosine, Linear
+from spanloom.settings.optimizer import Decaying
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.training.loggers import METRICS_FILE
@@ -124,7 +124,7 @@ def _highest_rate(run: Run, origin: Origin) -> float:
 def _say_schedule(display: Display, run: Run, origin: Origin) -> None:
     """That the learning rate is at its end before the run is."""
     schedule = run.schedule
-    if not isinstance(schedule, Linear | Cosine | WSD) or not schedule.decay_steps:
+    if not isinstance(schedule, Decaying) or not schedule.decay_steps:
         return
     if (end := max(schedule.decay_steps - origin.schedule, 0)) < run.steps:
         display.say(

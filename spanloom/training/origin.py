@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from spanloom.optim.build import learning_rate
 from spanloom.optim.schedules import Curve, Step
-from spanloom.settings.optimizer import WSD, Cosine, Linear
+from spanloom.settings.optimizer import zero_from
 from spanloom.settings.run import Run
 from spanloom.training.facts import Facts
 
@@ -79,13 +79,11 @@ def rate_of_count(run: Run, origin: Origin) -> Curve:
 
 def schedule_problem(run: Run, origin: Origin) -> str | None:
     """What is wrong with a schedule that goes on: whether it is at 0 before the run ends."""
-    schedule = run.schedule
-    if not isinstance(schedule, Linear | Cosine | WSD) or schedule.end_factor or schedule.decay_steps is None:
-        return None
-    if (last := origin.schedule + run.steps) <= schedule.decay_steps:
+    end, last = zero_from(run.schedule), origin.schedule + run.steps
+    if end is None or last <= end:
         return None
     return (
         f"the schedule goes on at its step {origin.schedule:,}, and is at 0 from schedule.decay_steps = "
-        f"{schedule.decay_steps:,} on, before the run's last step ({last:,} of the schedule): nothing would be learned "
+        f"{end:,} on, before the run's last step ({last:,} of the schedule): nothing would be learned "
         f"there. Give --schedule.decay-steps {last}, a --schedule.end-factor above 0, or --follow.schedule restart"
     )
