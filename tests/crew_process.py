@@ -38,7 +38,7 @@ def recipe(text: str) -> Run:
         log=Logging(every=1, tensorboard=False),
     )
 '''
-FLAGS = "--xla_force_host_platform_device_count={}"
+FLAGS = "{} --xla_force_host_platform_device_count={}"
 PATIENCE = 400  # seconds until processes count as stuck, on a busy machine too
 
 
@@ -62,7 +62,11 @@ class Crew:
         for number in set(range(processes)) - set(absent):
             own = [*together, "--process", str(number)] if processes > 1 else []
             words = [sys.executable, "-m", "spanloom.cli.main", "train", str(recipe), "--text", str(text)]
-            environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS.format(devices)}
+            environment = {
+                **os.environ,
+                "JAX_PLATFORMS": "cpu",
+                "XLA_FLAGS": FLAGS.format(os.environ["XLA_FLAGS"], devices),
+            }
             with self.logs[number].open("wb") as log:
                 self.running[number] = subprocess.Popen(
                     [*words, "--out", str(out), *own, *flags, *flags_of.get(number, ())],
