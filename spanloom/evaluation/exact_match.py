@@ -4,7 +4,7 @@ The target is compared as the vocabulary writes it (SentencePiece may normalise 
 vocabulary lacks cannot be written at all: its unknown pieces read alike whatever they stand for, so it is never right.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,12 +66,3 @@ def predictions(
             asked, wanted, made = (vocabulary.decode(ids) for ids in (inputs, target, written_BxT[row]))
             unknown = vocabulary.unk_id in target
             yield Prediction(asked, wanted, made, cut=len(target) + 1 > width, unknown=unknown, number=number)
-
-
-def exact_match(made: Sequence[Prediction]) -> float:
-    """The share of examples that are right, 0 to 1; a target that training trimmed counts as wrong, whatever the model
-    writes. Raises ValueError if there is no example.
-    """
-    if not made:
-        raise ValueError("there are no held-out examples to compare; keep some out of training")
-    return sum(prediction.correct for prediction in made) / len(made)

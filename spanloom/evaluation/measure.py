@@ -9,7 +9,7 @@ from spanloom.evaluation.fill import fill_examples, show
 from spanloom.evaluation.heldout import heldout_metrics, make_heldout_step
 from spanloom.evaluation.masked_lines import masked_line
 from spanloom.evaluation.results import Results
-from spanloom.evaluation.task_metrics import EXACT_MATCH, task_metrics
+from spanloom.evaluation.task_metrics import EXACT_MATCH, takes_scores, task_metrics
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.data import Data, TaskData
 from spanloom.pipeline.dataset import Dataset
@@ -80,6 +80,10 @@ def _of_pairs(run: Run, data: Data, one: TaskData, heldout: Dataset, model: Mode
     values = task_metrics(one.task, heldout, made)
     is_default = not one.task.metrics and one.task.postprocess is None
     lines = [_in_words(values, made) if is_default else _metrics_in_words(values, made)]
+    if scored := [str(function) for function in one.task.metrics if takes_scores(function)]:
+        lines.append(
+            f"  not among them, as scores of options take a pass of their own: {', '.join(scored)} (spanloom eval)"
+        )
     cut, unknown = (sum(getattr(one, name) for one in made) for name in ("cut", "unknown"))
     if cut:
         lines.append(

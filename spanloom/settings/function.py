@@ -14,7 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spanloom.settings.nearest import did_you_mean
+
 _KEYS = {"class", "name", "arguments"}
+_NO_NAMES: Mapping[str, str] = {}
 _PLAIN = "None, booleans, numbers, texts, functions, and lists, tuples and dicts of these"
 
 
@@ -60,14 +63,19 @@ class Function:
         return f"{self.qualname}({inside})" if inside else self.qualname
 
 
-def as_function(code: Any) -> Function:
+def as_function(code: Any, names: Mapping[str, str] = _NO_NAMES) -> Function:
     """The name of a callable: a function at the top of a module, one with keywords filled in by `functools.partial`, or
-    an instance of a frozen dataclass with `__call__`, whose fields are its arguments.
+    an instance of a frozen dataclass with `__call__`, whose fields are its arguments; or one of `names`, short names of
+    functions that come with us.
 
     Raises FunctionError for what no other process could find by its name, and says what to write instead.
     """
     if isinstance(code, Function):
         return code
+    if isinstance(code, str) and names:
+        if code not in names:
+            raise FunctionError(f"there is none called {code!r}{did_you_mean(code, names)}; or give a function")
+        return Function(names[code])
     if isinstance(code, functools.partial):
         if code.args:
             raise FunctionError(f"{_called(code.func)}: fill in partial's arguments by name, not by position")
@@ -90,12 +98,12 @@ def as_function(code: Any) -> Function:
     )
 
 
-def as_functions(codes: Any, where: str) -> tuple[Function, ...]:
-    """The names of several callables. Raises FunctionError that begins with `where`."""
+def as_functions(codes: Any, where: str, names: Mapping[str, str] = _NO_NAMES) -> tuple[Function, ...]:
+    """The names of several callables, see `as_function`. Raises FunctionError that begins with `where`."""
     if callable(codes) or not isinstance(codes, list | tuple):
         raise FunctionError(f"{where}: must be a list of functions, even if it is one: ({_called(codes)},)")
     try:
-        return tuple(as_function(code) for code in codes)
+        return tuple(as_function(code, names) for code in codes)
     except FunctionError as error:
         raise FunctionError(f"{where}: {error}") from None
 

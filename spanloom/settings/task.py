@@ -1,10 +1,12 @@
 """What a run learns from: sources and tasks, as settings."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from spanloom.settings.feature import MODEL_INPUTS, Feature
-from spanloom.settings.function import Function, FunctionError, as_function, as_functions
+from spanloom.settings.function import Function, FunctionError, as_functions
+from spanloom.settings.measures import METRICS, postprocessor_of
 from spanloom.settings.objectives import Objective, SpanCorruption, Supervised
 from spanloom.settings.row_sources import Errors as Errors
 from spanloom.settings.row_sources import RowSource, in_memory
@@ -96,20 +98,23 @@ class Task:
     deduplicate: tuple[str, ...] = ()
     """Fields of the source's rows; of rows that are equal in all of them only the first is kept. Empty: all are."""
     postprocess: Function | None = None
-    """From a decoded text, and the example as `example` if it takes that, to the value that metrics compare."""
+    """From a decoded text, and the example as `example` if it takes that, to the value that metrics compare; a callable
+    or the name of one of `spanloom.evaluation.postprocessors`."""
     metrics: tuple[Function, ...] = ()
-    """Functions from the lists of targets and predictions to a dict of numbers; empty: exact match."""
+    """Functions from the lists of targets and predictions to a dict of numbers, or names of some of
+    `spanloom.evaluation.metrics`; empty: exact match."""
 
     def __post_init__(self) -> None:
         """Callables become their names. Raises FunctionError for code that a run cannot write down, and TypeError for
         a data set in memory as the source."""
         if type(self.source).__module__.startswith("datasets."):
             raise TypeError(f"source of task {self.name!r}: {in_memory(self.source)}")
-        for name in ("preprocessors", "metrics"):
-            object.__setattr__(self, name, as_functions(getattr(self, name), f"{name} of task {self.name!r}"))
+        names: dict[str, Mapping[str, str]] = {"preprocessors": {}, "metrics": METRICS}
+        for name, known in names.items():
+            object.__setattr__(self, name, as_functions(getattr(self, name), f"{name} of task {self.name!r}", known))
         if self.postprocess is not None:
             try:
-                object.__setattr__(self, "postprocess", as_function(self.postprocess))
+                object.__setattr__(self, "postprocess", postprocessor_of(self.postprocess))
             except FunctionError as error:
                 raise FunctionError(f"postprocess of task {self.name!r}: {error}") from None
 
