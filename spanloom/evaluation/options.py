@@ -9,6 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+Ids = Sequence[int]
+Pair = tuple[Ids, Ids]
+"""Ids of inputs and of targets, both as the model is to see them, end of sequence included where it belongs."""
+
 
 class RankingError(ValueError):
     """Options or scores that cannot be ranked: an example and the reason."""
@@ -22,8 +28,9 @@ class Option:
     option: int
     options: int
     """How many the example has; 0: not known."""
-    inputs: str
-    target: str
+    inputs: str | Ids
+    target: str | Ids
+    """Texts, or ids as a cache stores them."""
     is_correct: bool
     weight: float = 1.0
 
@@ -37,7 +44,7 @@ def options_of(example: Mapping[str, Any], number: int) -> list[Option]:
     what reads as `targets`, without the white space around it, as T0 has it. Options that read alike are right alike.
     `weight` is 1 if absent. Raises RankingError, naming the example, where something is missing or none is right.
     """
-    if np.ndim(example.get("idx")) == 1 and np.ndim(example.get("is_correct", ())) == 0:
+    if np.ndim(example.get("idx", 0)) == 1 and np.ndim(example.get("is_correct", ())) == 0:
         return [_one_option(example)]
     choices = example.get("answer_choices")
     if isinstance(choices, str) or not isinstance(choices, Sequence | np.ndarray) or not len(choices):
@@ -51,6 +58,35 @@ def options_of(example: Mapping[str, Any], number: int) -> list[Option]:
     return [Option(number, place, len(texts), inputs, text, is_right, weight) for place, (text, is_right) in pairs]
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """From options to the ids that a model scores; T0: Pairs(vocabulary, inputs_eos=False, inputs_length=1024).
+
+    Texts are encoded, targets with an end of sequence; ids stay as they are. Targets are never cut, which would make
+    another answer of them.
+    """
+
+    vocabulary: Vocabulary
+    inputs_eos: bool
+    """Whether inputs end in an end of sequence, which a cut leaves there."""
+    inputs_length: int | None = None
+    """Inputs are cut to so many tokens, end of sequence included; None: not."""
+
+    def __call__(self, option: Option) -> Pair:
+        """The pair of one option."""
+        return self._inputs(option.inputs), self._encoded(option.target, end=True)
+
+    def _inputs(self, inputs: str | Ids) -> Ids:
+        end = [self.vocabulary.eos_id] if self.inputs_eos and isinstance(inputs, str) else []
+        ids = self._encoded(inputs, end=False)
+        return [*ids[: None if self.inputs_length is None else self.inputs_length - len(end)], *end]
+
+    def _encoded(self, text: str | Ids, end: bool) -> list[int]:
+        if not isinstance(text, str):
+            return list(map(int, text))
+        return [*self.vocabulary.encode(text).tolist(), *([self.vocabulary.eos_id] if end else [])]
+
+
 def share_of(examples: Iterable[Any], process: int = 0, processes: int = 1) -> Iterator[tuple[int, Any]]:
     """The examples that are this process's, every `processes`-th one, with their numbers."""
     for number, example in enumerate(examples):
@@ -61,9 +97,9 @@ def share_of(examples: Iterable[Any], process: int = 0, processes: int = 1) -> I
 def _one_option(row: Mapping[str, Any]) -> Option:
     try:
         example, option = map(int, row["idx"])
-        inputs, target = (row.get(f"{side}_pretokenized", row.get(side)) for side in ("inputs", "targets"))
-        return Option(example, option, 0, inputs, target, bool(row["is_correct"]), float(row.get("weight", 1.0)))
-    except (TypeError, ValueError) as error:
+        weight = float(row.get("weight", 1.0))
+        return Option(example, option, 0, row["inputs"], row["targets"], bool(row["is_correct"]), weight)
+    except (KeyError, TypeError, ValueError) as error:
         raise RankingError(f"no row of an option ({type(error).__name__}: {error}): {_shown(row)}") from error
 
 

@@ -16,11 +16,8 @@ import numpy as np
 
 from spanloom.evaluation.metrics.numbers import Numbers
 from spanloom.evaluation.metrics.rank_classification import rank_classification
-from spanloom.evaluation.options import Option, RankingError
+from spanloom.evaluation.options import Option, Pair, RankingError
 
-Ids = Sequence[int]
-Pair = tuple[Ids, Ids]
-"""Ids of inputs and of targets, both as the model is to see them, end of sequence included where it belongs."""
 Score = Callable[[list[Pair]], Any]
 """From pairs to the summed log-probability of each one's targets, (n,) float32."""
 Key = tuple[int, int]
@@ -70,7 +67,7 @@ def score_options(
 ) -> Iterator[Scored]:
     """Each option with its score, in batches; those of `done` are passed over.
 
-    `pair` makes the ids of an option, its whole target among them. Raises RankingError for scores that are fewer or
+    `pair` makes the ids of an option (`options.Pairs`). Raises RankingError for scores that are fewer or
     more than were asked for, or no numbers, and for a target without tokens.
     """
     waiting = (option for option in options if (option.example, option.option) not in done)
@@ -86,23 +83,23 @@ def score_options(
             yield _scored(option, len(target), value)
 
 
-def merged(shards: Iterable[Iterable[Scored]], examples: int | None = None) -> list[Scored]:
+def merged(shards: Iterable[Iterable[Scored]], examples: int | None = None, options: int | None = None) -> list[Scored]:
     """All scores, whichever process made which and in whatever order, in order of example and option.
 
-    `examples`: how many there must be, numbered from 0; None: not known. Raises RankingError for options that are there
-    twice, and for options and examples that are missing.
+    `examples`: how many there must be, numbered from 0, `options`: how many rows in all; None: not known. Raises
+    RankingError for options that are there twice, and for options and examples that are missing.
     """
     rows = sorted((row for shard in shards for row in shard), key=lambda row: row.key)
     twice = [row.key for row, following in pairwise(rows) if row.key == following.key]
     if twice:
         raise RankingError(
-            f"{_count(len(twice), 'option')} scored more than once, the first of them option {twice[0][1]} of example "
+            f"{_options(len(twice))} scored more than once, the first of them option {twice[0][1]} of example "
             f"{twice[0][0]}: the shards overlap"
         )
     missing = [key for group in _by_example(rows) for key in _gaps(group)]
     if missing:
         raise RankingError(
-            f"{_count(len(missing), 'option')} not scored, the first of them option {missing[0][1]} of example "
+            f"{_options(len(missing))} not scored, the first of them option {missing[0][1]} of example "
             f"{missing[0][0]}: a shard is missing or not finished"
         )
     there = {row.example for row in rows}
@@ -110,10 +107,12 @@ def merged(shards: Iterable[Iterable[Scored]], examples: int | None = None) -> l
         if foreign := sorted(there - wanted):
             raise RankingError(f"example {foreign[0]} is scored, and there are only {examples:,}: other data?")
         lost = sorted(wanted - there)
+        what = f"example of {examples:,}" if len(lost) == 1 else f"examples of {examples:,}"
         raise RankingError(
-            f"{_count(len(lost), 'example')} of {examples:,} not scored, the first of them example {lost[0]}: a shard "
-            "is missing or not finished"
+            f"{len(lost):,} {what} not scored, the first of them example {lost[0]}: a shard is missing or not finished"
         )
+    if options is not None and len(rows) != options:
+        raise RankingError(f"{len(rows):,} options scored, and not {options:,}: a shard is missing or not finished")
     return rows
 
 
@@ -171,5 +170,5 @@ def _gaps(group: list[Scored]) -> list[Key]:
     return [(group[0].example, option) for option in range(size) if option not in there]
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what} is" if count == 1 else f"{count:,} {what}s are"
+def _options(count: int) -> str:
+    return "1 option" if count == 1 else f"{count:,} options"

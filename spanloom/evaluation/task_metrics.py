@@ -133,7 +133,7 @@ def _with_intervals(
     """The numbers, each followed by its interval if there are to be resamples."""
     if not resamples:
         return {str(name): float(value) for name, value in numbers.items()}
-    found = {}
+    found: dict[str, float] = {}
     for name, (value, low, high) in of_numbers(numbers, call, targets, given, resamples).items():
         found |= {str(name): value, f"{name}_low": low, f"{name}_high": high}
     return found

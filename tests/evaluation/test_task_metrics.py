@@ -1,3 +1,4 @@
+import sys
 from dataclasses import replace
 
 import jax
@@ -7,7 +8,7 @@ from pipeline_data import tiny_run
 
 from spanloom.evaluation.exact_match import Prediction
 from spanloom.evaluation.measure import measure
-from spanloom.evaluation.task_metrics import MetricError, example_of, task_metrics, try_metrics
+from spanloom.evaluation.task_metrics import MetricError, example_of, score_metrics, task_metrics, try_metrics
 from spanloom.model.params import declare, initialize
 from spanloom.pipeline.data import open_data
 from spanloom.settings.objectives import Supervised
@@ -122,6 +123,53 @@ def test_a_run_is_measured_by_them_those_left_out_passed_over(pairs, tmp_path):
     assert made.text.startswith(f"metrics on {len(left)} held-out examples: count {len(left)}")
     assert module_of(task.metrics[0]).KEPT[0] == [heldout.examples.example(i)["targets"] for i in left]
     assert made.text.count("(the target: ") == 2
+
+
+def test_metrics_are_named_and_have_intervals_where_these_are_asked_for(pairs, tmp_path):
+    task = task_of(pairs, metrics=("accuracy", "edit_distance", own.same_first), postprocess="lower_text")
+    _, data = opened(task, tmp_path)
+    heldout = data.tasks[0].heldout
+    made = right(heldout, data.vocabulary, but=(0, 3))
+    found = task_metrics(task, heldout, made)
+    assert found["accuracy"] == pytest.approx(100 * (1 - 2 / len(made))) and "accuracy_low" not in found
+    spread = task_metrics(task, heldout, made, resamples=50)
+    assert {name: spread[name] for name in found} == found and len(spread) == 3 * len(found)
+    for name in ("accuracy", "mean_edit", "same_first"):
+        assert spread[f"{name}_low"] < spread[name] < spread[f"{name}_high"]
+    default = task_metrics(task_of(pairs), heldout, made, resamples=50)
+    assert default["exact_match_low"] < default["exact_match"] < default["exact_match_high"] <= 1
+
+
+def test_metrics_of_scores_wait_for_scores(pairs, tmp_path):
+    task = task_of(pairs, own.with_choices, metrics=("accuracy", "rank_classification", own.score_gap))
+    run, data = opened(task, tmp_path)
+    heldout = data.tasks[0].heldout
+    made = right(heldout, data.vocabulary)
+    assert task_metrics(task, heldout, made) == {"accuracy": 100.0}
+    only = task_of(pairs, own.with_choices, metrics=("rank_classification",))
+    assert task_metrics(only, heldout, made) == {}
+    options = [((0, 0), True, 1.0, 2), ((0, 1), False, 1.0, 2)]
+    assert score_metrics(task, options, [-1.0, -2.0]) == {"accuracy": 100.0, "gap": 1.0}
+    assert score_metrics(task, options, [-2.0, -1.0], resamples=9)["accuracy_high"] == 0.0
+    try_metrics(only, heldout, data.vocabulary)
+    said = measure(run, data, data.tasks[0], run.model, initialize(declare(run.model), jax.random.key(0))).text
+    assert "scores of options take a pass of their own: rank_classification, score_gap (spanloom eval)" in said
+
+
+def test_examples_without_options_cannot_be_ranked_which_is_said_before_the_training(pairs, tmp_path):
+    task = task_of(pairs, metrics=("rank_classification",))
+    _, data = opened(task, tmp_path)
+    said = "task 'p', metric rank_classification: example 0: answer_choices is None, and must be a list of texts"
+    with pytest.raises(MetricError, match=said):
+        try_metrics(task, data.tasks[0].heldout, data.vocabulary)
+
+
+def test_a_missing_library_is_said_before_the_training(pairs, tmp_path, monkeypatch):
+    task = task_of(pairs, metrics=("bleu",))
+    _, data = opened(task, tmp_path)
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(MetricError, match=r"metric bleu: MissingLibraryError: .* pip install 'spanloom\[eval\]'"):
+        try_metrics(task, data.tasks[0].heldout, data.vocabulary)
 
 
 @pytest.mark.parametrize("preprocessors", [(), (own.shuffled,)])

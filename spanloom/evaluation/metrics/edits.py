@@ -33,12 +33,14 @@ def edit_distance(targets: Sequence[str], predictions: Sequence[str], lower: boo
     def words(text: str) -> list[str]:
         return re.split(r"\W", text.lower() if lower else text)
 
-    distances_N = np.sort([distance(words(p), words(t)) for t, p in zip(targets, predictions, strict=True)])
+    distances_N = np.array([distance(words(p), words(t)) for t, p in zip(targets, predictions, strict=True)])
+    order_N = np.argsort(distances_N, kind="stable")
+    sorted_N = distances_N[order_N]
 
     def again(counts_BxN: FloatArray) -> dict[str, FloatArray]:
-        up_to_BxN, count = np.cumsum(counts_BxN, axis=1), counts_BxN.shape[1]
+        up_to_BxN, count = np.cumsum(counts_BxN[:, order_N], axis=1), counts_BxN.shape[1]
         lowest, below, above, highest = (
-            distances_N[(up_to_BxN > place).argmax(axis=1)] for place in (0, (count - 1) // 2, count // 2, count - 1)
+            sorted_N[(up_to_BxN > place).argmax(axis=1)] for place in (0, (count - 1) // 2, count // 2, count - 1)
         )
         total = counts_BxN @ distances_N
         return {

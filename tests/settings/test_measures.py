@@ -1,0 +1,48 @@
+import functools
+
+import pytest
+
+from spanloom.evaluation import metrics, postprocessors
+from spanloom.evaluation.metrics import rouge, squad
+from spanloom.settings.function import Function, FunctionError
+from spanloom.settings.measures import METRICS, POSTPROCESSORS, metric_of, postprocessor_of
+from spanloom.settings.serialize import from_json, to_json
+from spanloom.settings.task import PairFiles, Task
+from spanloom.tasks.functions import resolve
+
+pytestmark = pytest.mark.short
+
+
+def test_every_name_is_a_function_that_comes_with_us_and_every_such_function_has_a_name():
+    others = {"Interval", "MissingLibraryError", "Numbers", "intervals", "means", "of_sums"}
+    assert {resolve(metric_of(name)).__name__ for name in METRICS} == set(metrics.__all__) - others
+    made = {name for name, one in vars(postprocessors).items() if callable(one) and name.islower() and name[0] != "_"}
+    assert {resolve(postprocessor_of(name)).__name__ for name in POSTPROCESSORS} == made
+
+
+def test_a_name_is_as_good_as_its_function():
+    named = Task("t", PairFiles(("x",)), metrics=("rouge", "squad"), postprocess="qa")
+    given = Task("t", PairFiles(("x",)), metrics=(rouge, squad), postprocess=postprocessors.qa)
+    assert named == given == from_json(to_json(named), Task)
+    assert resolve(named.metrics[0]) is rouge
+
+
+def test_settings_are_given_by_partial_and_a_metric_inside_of_one_by_its_name():
+    task = Task("t", PairFiles(("x",)), metrics=(functools.partial(metrics.mean_group_metric, metric="all_match"),))
+    assert task.metrics[0].arguments == {"metric": "all_match"}
+    assert metric_of(Function("a.b:c")) == Function("a.b:c")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"metrics": ("rogue",)}, r"metrics of task 't': there is none called 'rogue'; did you mean rouge\b"),
+        ({"metrics": ("zzzz",)}, "there is none called 'zzzz'; or give a function"),
+        ({"metrics": "rouge"}, r"metrics of task 't': must be a list of functions, even if it is one: \('rouge',\)"),
+        ({"postprocess": "q_a"}, r"postprocess of task 't': there is none called 'q_a'; did you mean qa\b"),
+        ({"preprocessors": ("lm",)}, "preprocessors of task 't': 'lm' is no function: give the function itself"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(settings, said):
+    with pytest.raises(FunctionError, match=said):
+        Task("t", PairFiles(("x",)), **settings)
