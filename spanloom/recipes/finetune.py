@@ -2,10 +2,11 @@
 
     spanloom finetune --data pairs.tsv --start runs/a --out runs/b
     spanloom finetune --data 'pairs/*.jsonl' --inputs question --targets answer --start byt5-small/ --out runs/c
+    spanloom finetune --data summaries.tsv --start runs/a --out runs/d --metrics rouge chrf
 
 Model and vocabulary are those of the start checkpoint. T5's settings for fine-tuning: Adafactor at a constant 0.001,
-dropout 0.1; models narrower than any published one barely move at that rate and get 0.01. Held-out loss and exact match
-are printed. Cost depends on the model; on small data a few hundred steps do.
+dropout 0.1; models narrower than any published one barely move at that rate and get 0.01. Held-out loss is printed, and
+exact match or the metrics that are named. Cost depends on the model; on small data a few hundred steps do.
 """
 
 from dataclasses import fields, replace
@@ -13,13 +14,15 @@ from typing import Literal
 
 from spanloom.model.sizes import named
 from spanloom.recipes._start import model_and_vocabulary
+from spanloom.settings.function import as_functions
+from spanloom.settings.measures import METRICS
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.optimizer import Adafactor, Constant
 from spanloom.settings.run import Checkpoints, Evaluation, Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import Errors, PairFiles, Task
-from spanloom.settings.vocabulary import Bytes, Vocabulary
+from spanloom.settings.vocabulary import Bytes
 
 _NARROW = 256  # the published sizes begin at 512
 
@@ -37,6 +40,7 @@ def recipe(
     inputs_length: int | None = None,
     targets_length: int | None = None,
     too_long: Literal["error", "trim"] = "error",
+    metrics: tuple[str, ...] = (),
 ) -> Run:
     """The run.
 
@@ -53,7 +57,9 @@ def recipe(
       inputs_length: Encoder length in tokens; unset: the longest input of the data.
       targets_length: Decoder length in tokens; unset: the longest target of the data.
       too_long: What to do with longer examples: stop and say how many there are, or trim.
+      metrics: What to measure on held-out pairs, such as rouge, bleu or word_error_rate; none: exact match.
     """
+    measures = as_functions(metrics, "--metrics", METRICS)
     if start is None:
         raise SettingsError(
             "fine-tuning needs --start: a run directory, one of its checkpoints/STEP or a Hugging Face folder "
@@ -73,20 +79,21 @@ def recipe(
     )
     objective = Supervised(inputs_length=inputs_length, targets_length=targets_length, too_long=too_long)
     source = source if share is None else replace(source, heldout_share=share)
-    return _run(source, objective, model, vocabulary, start)
+    task = Task(name="pairs", source=source, vocabulary=vocabulary, objective=objective, metrics=measures)
+    return _run(task, model, start)
 
 
 def example() -> tuple[Run, dict[str, str]]:
     """The run as help shows it before --start is named, and the fields that only --start tells."""
     told = [f"model.{field.name}" for field in fields(Model) if field.name != "dropout"]
-    run = _run(PairFiles(), Supervised(), named("byt5_small"), Bytes(), None)
+    run = _run(Task("pairs", PairFiles(), Bytes(), Supervised()), named("byt5_small"), None)
     return run, dict.fromkeys([*told, "task.vocabulary"], "that of --start")
 
 
-def _run(source: PairFiles, objective: Supervised, model: Model, vocabulary: Vocabulary, start: str | None) -> Run:
+def _run(task: Task, model: Model, start: str | None) -> Run:
     return Run(
         name="finetune",
-        task=Task(name="pairs", source=source, vocabulary=vocabulary, objective=objective),
+        task=task,
         model=replace(model, dropout=0.1),
         optimizer=Adafactor(learning_rate=_learning_rate(model)),
         schedule=Constant(),

@@ -74,7 +74,8 @@ def as_function(code: Any, names: Mapping[str, str] = _NO_NAMES) -> Function:
         return code
     if isinstance(code, str) and names:
         if code not in names:
-            raise FunctionError(f"there is none called {code!r}{did_you_mean(code, names)}; or give a function")
+            known = did_you_mean(code, names) or f"; known are {', '.join(names)}"
+            raise FunctionError(f"there is none called {code!r}{known}")
         return Function(names[code])
     if isinstance(code, functools.partial):
         if code.args:

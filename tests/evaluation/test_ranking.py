@@ -48,7 +48,8 @@ def test_the_result_knows_nothing_of_batches_processes_and_order(found, batch_si
     random.shuffle(shards)
     for shard in shards:
         random.shuffle(shard)
-    assert merged(shards, len(rows)) == alone
+    files = [[one.to_line() for one in shard] for shard in shards]
+    assert merged([map(scored_of, lines) for lines in files], len(rows)) == alone
     assert len(alone) == sum(count for count, _ in found)
     right = [answers(alone)[number] == row["label"] for number, row in enumerate(rows)]
     assert ranked(alone) == {"accuracy": pytest.approx(100 * sum(right) / len(rows))}

@@ -6,6 +6,8 @@ import pytest
 from spanloom.model.sizes import named
 from spanloom.recipes.finetune import recipe
 from spanloom.recipes.quickstart import recipe as quickstart
+from spanloom.settings.function import FunctionError
+from spanloom.settings.measures import metric_of
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.serialize import SettingsError
@@ -135,3 +137,12 @@ def test_a_checkpoint_file_of_any_content_is_met(tmp_path, content):
     (place / "checkpoint.json").write_bytes(content)
     with pytest.raises(SettingsError, match=r"--start: checkpoint .* is damaged: .*checkpoint\.json is not "):
         recipe(data=("p",), start=str(tmp_path))
+
+
+def test_metrics_are_named(tmp_path):
+    checkpoint(tmp_path, quickstart())
+    run = recipe(("p",), str(tmp_path), metrics=("rouge", "accuracy"))
+    assert run.task.metrics == (metric_of("rouge"), metric_of("accuracy"))
+    run.resolve()
+    with pytest.raises(FunctionError, match="--metrics: there is none called 'acuracy'; did you mean accuracy"):
+        recipe(("p",), None, metrics=("acuracy",))

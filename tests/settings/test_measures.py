@@ -37,7 +37,7 @@ def test_settings_are_given_by_partial_and_a_metric_inside_of_one_by_its_name():
     ("settings", "said"),
     [
         ({"metrics": ("rogue",)}, r"metrics of task 't': there is none called 'rogue'; did you mean rouge\b"),
-        ({"metrics": ("zzzz",)}, "there is none called 'zzzz'; or give a function"),
+        ({"metrics": ("zzzz",)}, "there is none called 'zzzz'; known are accuracy, sequence_accuracy, .*rouge_mean"),
         ({"metrics": "rouge"}, r"metrics of task 't': must be a list of functions, even if it is one: \('rouge',\)"),
         ({"postprocess": "q_a"}, r"postprocess of task 't': there is none called 'q_a'; did you mean qa\b"),
         ({"preprocessors": ("lm",)}, "preprocessors of task 't': 'lm' is no function: give the function itself"),
