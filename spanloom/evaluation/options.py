@@ -40,9 +40,10 @@ def options_of(example: Mapping[str, Any], number: int) -> list[Option]:
     that is one option already, as SeqIO caches `<task>_score_eval` (P3's: `idx` = [example, option], and one
     `is_correct`), is that one; how many its example has is not known from it.
 
-    Right are those of `is_correct` (a boolean for each); else what reads as the one, or those, of number `label`; else
-    what reads as `targets`, without the white space around it, as T0 has it. Options that read alike are right alike.
-    `weight` is 1 if absent. Raises RankingError, naming the example, where something is missing or none is right.
+    Right are those of `is_correct` (a boolean for each); else what reads as the one, or those, of number `label` (-1:
+    none of them); else what reads as `targets`, without the white space around it, as T0 has it. Options that read
+    alike are right alike. An example without a right option counts as wrong, as in T0's evaluation. `weight` is 1 if
+    absent. Raises RankingError, naming the example, where something is missing.
     """
     if np.ndim(example.get("idx", 0)) == 1 and np.ndim(example.get("is_correct", ())) == 0:
         return [_one_option(example)]
@@ -51,8 +52,6 @@ def options_of(example: Mapping[str, Any], number: int) -> list[Option]:
         raise RankingError(f"example {number}: answer_choices is {choices!r:.80}, and must be a list of texts")
     texts = list(map(str, choices))
     right = _right(example, number, texts)
-    if not any(right):
-        raise RankingError(f"example {number}: none of its answer_choices is right: {_shown(example)}")
     inputs, weight = str(example.get("inputs", "")), float(example.get("weight", 1.0))
     pairs = enumerate(zip(texts, right, strict=True))
     return [Option(number, place, len(texts), inputs, text, is_right, weight) for place, (text, is_right) in pairs]
@@ -112,9 +111,9 @@ def _right(example: Mapping[str, Any], number: int, texts: list[str]) -> list[bo
     if example.get("label") is not None:
         labels = np.atleast_1d(example["label"]).tolist()
         for label in labels:
-            if isinstance(label, bool) or not isinstance(label, int) or not 0 <= label < len(texts):
-                raise RankingError(f"example {number}: label {label!r} is no number from 0 to {len(texts) - 1}")
-        wanted = {texts[label] for label in labels}
+            if isinstance(label, bool) or not isinstance(label, int) or not -1 <= label < len(texts):
+                raise RankingError(f"example {number}: label {label!r} is no number from -1 to {len(texts) - 1}")
+        wanted = {texts[label] for label in labels if label >= 0}
     elif example.get("targets") is not None:
         wanted = {str(example["targets"]).strip()}
     else:

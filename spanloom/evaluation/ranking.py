@@ -119,8 +119,13 @@ def merged(shards: Iterable[Iterable[Scored]], examples: int | None = None, opti
 def ranked(rows: Sequence[Scored], num_classes: int | None = None, normalise: bool = False) -> Numbers:
     """What `rank_classification` says of scored options: `accuracy`, with `num_classes` F1 and curves beside it.
 
-    `normalise`: scores are divided by their lengths. Raises ValueError as it does.
+    `normalise`: scores are divided by their lengths. Raises ValueError as it does, and RankingError where no example
+    has a right option.
     """
+    if rows and not any(row.is_correct for row in rows):
+        raise RankingError(
+            "no example has a right option: are labels hidden in this split, or do targets read otherwise than choices?"
+        )
     return rank_classification(*as_targets(rows), num_classes=num_classes, normalize_by_target_length=normalise)
 
 
@@ -136,6 +141,11 @@ def answers(rows: Sequence[Scored], normalise: bool = False) -> dict[int, int]:
         best = max(group, key=lambda row: row.score / row.length if normalise else row.score)
         found[best.example] = best.option
     return found
+
+
+def without_answer(rows: Sequence[Scored]) -> list[int]:
+    """Examples of which no option is right: they count as wrong, which is to be said."""
+    return sorted({row.example for row in rows} - {row.example for row in rows if row.is_correct})
 
 
 def _scored(option: Option, length: int, value: float) -> Scored:

@@ -33,6 +33,21 @@ METRICS: Mapping[str, str] = {
 POSTPROCESSORS: Mapping[str, str] = {name: f"spanloom.evaluation.postprocessors:{name}" for name in _POSTPROCESSORS}
 """The function of each named postprocessor."""
 
+_OF_TEMPLATES = {
+    "accuracy": "accuracy", "sequence accuracy": "sequence_accuracy", "bleu": "bleu", "rouge": "rouge",
+    "squad": "squad", "span squad": "span_squad", "trivia qa": "trivia_qa", "coqa f1": "coqa_f1",
+    "pearson correlation": "pearson_corrcoef", "spearman correlation": "spearman_corrcoef", "auc": "auc",
+    "multirc": "multirc_f1_over_all_answers", "edit distance": "edit_distance",
+}  # fmt: skip
+
+
+def template_metric(name: str) -> Function | None:
+    """The metric that a prompt template of promptsource names ("Accuracy", "COQA F1"); None for one that t5 lacks, such
+    as "Other" and "Mean Squared Error".
+    """
+    found = _OF_TEMPLATES.get(name.lower())
+    return None if found is None else metric_of(found)
+
 
 def metric_of(code: Any) -> Function:
     """A metric by its name ("rouge"), or a callable. Raises FunctionError, with the nearest name, for any other."""

@@ -29,6 +29,8 @@ def test_an_example_has_an_option_for_each_choice():
         ({"answer_choices": ["a", "b"], "is_correct": [False, True], "label": 0}, [False, True]),
         ({"answer_choices": ["a", "b"], "targets": "\n b "}, [False, True]),
         ({"answer_choices": ["a"], "targets": "a"}, [True]),
+        ({"answer_choices": ["a", "b"], "targets": "c"}, [False, False]),
+        ({"answer_choices": ["a", "b"], "label": -1}, [False, False]),
     ],
 )
 def test_which_are_right(example, wanted):
@@ -42,17 +44,13 @@ def test_which_are_right(example, wanted):
         ({"answer_choices": "a ||| b"}, "must be a list of texts"),
         ({"answer_choices": []}, "must be a list of texts"),
         ({"answer_choices": ["a", "b"]}, "example 7: neither label, is_correct nor targets says which"),
-        ({"answer_choices": ["a", "b"], "label": 2}, "example 7: label 2 is no number from 0 to 1"),
-        ({"answer_choices": ["a", "b"], "label": -1}, "label -1 is no number from 0 to 1"),
-        ({"answer_choices": ["a", "b"], "label": "b"}, "label 'b' is no number from 0 to 1"),
+        ({"answer_choices": ["a", "b"], "label": 2}, "example 7: label 2 is no number from -1 to 1"),
+        ({"answer_choices": ["a", "b"], "label": -2}, "label -2 is no number from -1 to 1"),
+        ({"answer_choices": ["a", "b"], "label": "b"}, "label 'b' is no number from -1 to 1"),
         ({"answer_choices": ["a", "b"], "is_correct": [True]}, "example 7: 1 of is_correct for 2 answer_choices"),
-        (
-            {"answer_choices": ["a", "b"], "targets": "c"},
-            "example 7: none of its answer_choices is right",
-        ),
     ],
 )
-def test_an_example_without_a_right_option_is_refused(example, said):
+def test_an_example_that_does_not_say_what_is_right_is_refused(example, said):
     with pytest.raises(RankingError, match=said):
         right(example)
 

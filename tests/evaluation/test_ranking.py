@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spanloom.evaluation.options import Pairs, RankingError, options_of, share_of
-from spanloom.evaluation.ranking import Scored, answers, merged, ranked, score_options, scored_of
+from spanloom.evaluation.ranking import Scored, answers, merged, ranked, score_options, scored_of, without_answer
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
 
@@ -88,6 +88,14 @@ def test_equal_scores_are_the_first_options_and_lengths_may_count():
     assert answers(rows) == {0: 0} and ranked(rows) == {"accuracy": 0.0}
     assert answers(rows, normalise=True) == {0: 1} and ranked(rows, normalise=True) == {"accuracy": 100.0}
     assert ranked(rows, num_classes=2).keys() == {"accuracy", "f1", "auc-roc", "auc-pr"}
+
+
+def test_an_example_without_a_right_option_counts_as_wrong():
+    rows = scored([*rows_of([(2, 0), (2, 1)]), {"inputs": "x", "answer_choices": ["a", "b"], "label": -1}])
+    best = [replace(row, score=0.0 if row.is_correct else -1.0) for row in merged([rows], 3)]
+    assert without_answer(best) == [2] and ranked(best) == {"accuracy": pytest.approx(200 / 3)}
+    with pytest.raises(RankingError, match="no example has a right option: are labels hidden"):
+        ranked([replace(row, is_correct=False) for row in best])
 
 
 def test_targets_are_as_long_as_with_their_end_of_sequence():

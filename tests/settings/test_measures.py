@@ -5,7 +5,7 @@ import pytest
 from spanloom.evaluation import metrics, postprocessors
 from spanloom.evaluation.metrics import rouge, squad
 from spanloom.settings.function import Function, FunctionError
-from spanloom.settings.measures import METRICS, POSTPROCESSORS, metric_of, postprocessor_of
+from spanloom.settings.measures import METRICS, POSTPROCESSORS, metric_of, postprocessor_of, template_metric
 from spanloom.settings.serialize import from_json, to_json
 from spanloom.settings.task import PairFiles, Task
 from spanloom.tasks.functions import resolve
@@ -31,6 +31,13 @@ def test_settings_are_given_by_partial_and_a_metric_inside_of_one_by_its_name():
     task = Task("t", PairFiles(("x",)), metrics=(functools.partial(metrics.mean_group_metric, metric="all_match"),))
     assert task.metrics[0].arguments == {"metric": "all_match"}
     assert metric_of(Function("a.b:c")) == Function("a.b:c")
+
+
+def test_metrics_of_prompt_templates():
+    assert template_metric("Accuracy") == metric_of("accuracy") and template_metric("COQA F1") == metric_of("coqa_f1")
+    assert (
+        template_metric("Spearman correlation") == metric_of("spearman_corrcoef") and template_metric("Other") is None
+    )
 
 
 @pytest.mark.parametrize(
