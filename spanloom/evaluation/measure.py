@@ -81,9 +81,7 @@ def _of_pairs(run: Run, data: Data, one: TaskData, heldout: Dataset, model: Mode
     is_default = not one.task.metrics and one.task.postprocess is None
     lines = [_in_words(values, made) if is_default else _metrics_in_words(values, made)]
     if scored := [str(function) for function in one.task.metrics if takes_scores(function)]:
-        lines.append(
-            f"  not among them, as scores of options take a pass of their own: {', '.join(scored)} (spanloom eval)"
-        )
+        lines.append(f"  not among them, as scores of options take a pass of their own: {', '.join(scored)}")
     cut, unknown = (sum(getattr(one, name) for one in made) for name in ("cut", "unknown"))
     if cut:
         lines.append(
