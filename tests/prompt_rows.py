@@ -12,7 +12,18 @@ from jinja2 import nodes
 from spanloom.tasks.prompts.rendering import Prompt, environment
 
 _METHODS = {"split", "strip", "rstrip", "lstrip", "lower", "upper", "title", "capitalize", "replace", "format", "join"}
-_METHODS |= {"startswith", "endswith", "find", "rfind", "index", "count", "isdigit", "partition", "rsplit", "splitlines"}
+_METHODS |= {
+    "startswith",
+    "endswith",
+    "find",
+    "rfind",
+    "index",
+    "count",
+    "isdigit",
+    "partition",
+    "rsplit",
+    "splitlines",
+}
 _TABLE_METHODS = {"items", "keys", "values", "get"}
 _LISTS = {"append", "pop", "extend", "insert", "remove"}
 _ARITHMETIC = (nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod)
@@ -50,7 +61,9 @@ class Use:
             return self.equal
         if self.equal is not None and (members := self.equal.value()):
             return members[0]
-        if (self.is_list and not self.is_text) or (self.member and (self.member.fields or self.member.is_number or self.member.member)):
+        if (self.is_list and not self.is_text) or (
+            self.member and (self.member.fields or self.member.is_number or self.member.member)
+        ):
             return [self.each().value() for _ in range(5)]
         return 0 if self.is_number else " ".join([f"made up {self.name}, with words.", *self.words])
 

@@ -52,7 +52,7 @@ def _is_renamed(now: Era, resumption: Resumption) -> bool:
 
 
 def size_of(part: Dataset) -> Size:
-    """What rates may go by: examples as the run draws them, and characters and tokens as the store counted them.
+    """What rates may go by: examples as the run draws them; documents, characters and tokens as the store counted them.
 
     Those of examples that are made when they are read nobody counts, and none of a stream.
     """
@@ -60,9 +60,9 @@ def size_of(part: Dataset) -> Size:
         return Size()
     counts = part.store.meta["counts"]
     if ROW in counts["columns"] and len(counts["columns"]) == 1:
-        return Size(part.num_examples)
+        return Size(part.num_examples, counts["examples"])
     tokens = sum(column["tokens"] for name, column in counts["columns"].items() if name in LEARNT)
-    return Size(part.num_examples, counts["characters"], tokens)
+    return Size(part.num_examples, counts["examples"], counts["characters"], tokens)
 
 
 def _era(run: Run, parts: Mapping[str, Dataset], slots: tuple[int, int] | None) -> Era:

@@ -44,6 +44,13 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
     return run.model, vocabulary
 
 
+def needed(recipe: str) -> SettingsError:
+    """The error where no start is named."""
+    return SettingsError(
+        f"{recipe} needs --start: a run directory, one of its checkpoints/STEP or a Hugging Face folder"
+    )
+
+
 def _same_file(original: str, copy: Path) -> str:
     """The original while it is what it was: checkpoints come and go, and the path is one of the run's settings."""
     try:

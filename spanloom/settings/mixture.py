@@ -6,7 +6,8 @@ from typing import Literal
 
 from spanloom.settings.task import Task
 
-Unit = Literal["examples", "characters", "tokens"]
+Unit = Literal["examples", "documents", "characters", "tokens"]
+"""What a size counts; documents: of text (mT5 counts pages), or rows, as the source has them."""
 Stop = Literal["never", "first", "last"]
 
 

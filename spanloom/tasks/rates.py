@@ -20,6 +20,8 @@ class Size:
 
     examples: float | None = None
     """Examples of one epoch."""
+    documents: float | None = None
+    """Documents, or rows, of the source."""
     characters: float | None = None
     """Characters of their text."""
     tokens: float | None = None
