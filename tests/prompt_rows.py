@@ -61,10 +61,10 @@ class Use:
             return self.equal
         if self.equal is not None and (members := self.equal.value()):
             return members[0]
-        if (self.is_list and not self.is_text) or (
-            self.member and (self.member.fields or self.member.is_number or self.member.member)
-        ):
-            return [self.each().value() for _ in range(5)]
+        inner = self.member
+        is_deep = inner is not None and (inner.fields or inner.is_number or inner.member)
+        if is_deep or (self.is_list and not self.is_text):
+            return [self.each().value() for _ in range(3)]
         return 0 if self.is_number else " ".join([f"made up {self.name}, with words.", *self.words])
 
 
@@ -136,10 +136,10 @@ class Reader(dict[str, Use]):
                         use.is_list = True
             case nodes.BinExpr() if isinstance(node, _ARITHMETIC):
                 sides = [node.left, node.right]
-                if not any(isinstance(s, nodes.Const) and isinstance(s.value, str) for s in sides):
-                    if any(self._is_number(s) for s in sides):
-                        for side in sides:
-                            self._number(side, scope)
+                is_text = any(isinstance(side, nodes.Const) and isinstance(side.value, str) for side in sides)
+                if not is_text and any(map(self._is_number, sides)):
+                    for side in sides:
+                        self._number(side, scope)
             case nodes.Compare():
                 for operand in node.ops:
                     left, right = self._use(node.expr, scope), self._use(operand.expr, scope)

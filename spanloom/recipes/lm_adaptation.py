@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Literal
 
 from spanloom.recipes import multilingual
+from spanloom.recipes._start import needed
 from spanloom.settings.mixture import Unit, map_tasks
 from spanloom.settings.objectives import PrefixLM
 from spanloom.settings.optimizer import Adafactor, Constant
 from spanloom.settings.run import Run
-from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import Errors, Task
 
 
@@ -49,7 +49,7 @@ def recipe(
       inputs_length: Tokens of a text's beginning and its rest, together.
     """
     if start is None:
-        raise SettingsError("lm_adaptation needs --start: a run directory, one of its checkpoints/STEP or a folder")
+        raise needed("lm_adaptation")
     base = multilingual.recipe(
         text=text,
         alpha=alpha,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from spanloom.model.sizes import named
 from spanloom.recipes._fine_tuning import learning_rate
-from spanloom.recipes._start import model_and_vocabulary
+from spanloom.recipes._start import model_and_vocabulary, needed
 from spanloom.settings.feature import Feature
 from spanloom.settings.mixture import ByAlpha, Mixture, Weighted
 from spanloom.settings.model import Model
@@ -54,7 +54,7 @@ def recipe(
     if not data:
         raise SettingsError("mt0 needs --data, a folder with a folder for each language")
     if start is None:
-        raise SettingsError("mt0 needs --start: a run directory, one of its checkpoints/STEP or a Hugging Face folder")
+        raise needed("mt0")
     model, vocabulary = model_and_vocabulary(start)
     objective = Supervised(inputs_length, targets_length, too_long="trim")
     files = _languages(Path(data).expanduser())

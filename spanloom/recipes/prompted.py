@@ -19,7 +19,7 @@ from spanloom.model.sizes import named
 from spanloom.recipes._data_sets import source_of
 from spanloom.recipes._files import by_name
 from spanloom.recipes._fine_tuning import learning_rate
-from spanloom.recipes._start import model_and_vocabulary
+from spanloom.recipes._start import model_and_vocabulary, needed
 from spanloom.settings.mixture import Mixture, Weighted
 from spanloom.settings.model import Model
 from spanloom.settings.nearest import did_you_mean
@@ -65,9 +65,7 @@ def recipe(
     if not data or not prompts:
         raise SettingsError("prompted needs --data NAME=FILES ... and --prompts, files or folders of templates")
     if start is None:
-        raise SettingsError(
-            "prompted needs --start: a run directory, one of its checkpoints/STEP or a Hugging Face folder"
-        )
+        raise needed("prompted")
     model, vocabulary = model_and_vocabulary(start)
     objective = Supervised(inputs_length, targets_length, too_long="trim")
     learnt: list[Weighted] = []

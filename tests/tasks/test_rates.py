@@ -155,8 +155,16 @@ def test_t0_shares_the_cap_among_the_templates_of_large_sets():
 
 @pytest.mark.short
 def test_sizes_are_those_of_the_unit():
-    sizes = {"a": Size(examples=1, characters=100, tokens=10), "b": Size(examples=4, characters=400, tokens=90)}
-    for unit, expected in (("examples", [1, 2]), ("characters", [10, 20]), ("tokens", [10**0.5, 90**0.5])):
+    sizes = {
+        "a": Size(examples=1, documents=9, characters=100, tokens=10),
+        "b": Size(examples=4, documents=16, characters=400, tokens=90),
+    }
+    for unit, expected in (
+        ("examples", [1, 2]),
+        ("documents", [3, 4]),
+        ("characters", [10, 20]),
+        ("tokens", [10**0.5, 90**0.5]),
+    ):
         rates = task_rates(mixed("m", *((name, ByAlpha(0.5, unit)) for name in "ab")), sizes)
         np.testing.assert_allclose(rates.rates, expected)
 

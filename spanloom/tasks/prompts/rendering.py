@@ -1,10 +1,10 @@
 """Rendering: a row of a data set becomes inputs, targets and answer choices by a template, exactly as promptsource's.
 
 Jinja's sandbox runs the template: it reaches no attribute that begins with an underscore, and no file. The rules are
-promptsource's and T0's (Bach et al. 2022, Sanh et al. 2022): hyphens in names of columns become underscores; what stands
-in double braces is text of at most 2,048 characters, cut at a word; ||| in the row's own texts parts nothing; parts are
-stripped; a row that does not give two parts, or an empty one, is left out. Other than there, what a template draws
-(`choice`, `random`) follows from the row, so that a row gives the same example each time.
+promptsource's and T0's (Bach et al. 2022, Sanh et al. 2022): hyphens in names of columns become underscores; what
+stands in double braces is text of at most 2,048 characters, cut at a word; ||| in the row's own texts parts nothing;
+parts are stripped; a row that does not give two parts, or an empty one, is left out. Other than there, what a template
+draws (`choice`, `random`) follows from the row, so that a row gives the same example each time.
 """
 
 import functools

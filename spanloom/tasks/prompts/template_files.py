@@ -13,6 +13,7 @@ One's own file names each template, and holds its Jinja text at once or as input
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def read_templates(path: Path) -> DataSetTemplates:
 def _joined(one: DataSetTemplates, other: DataSetTemplates, path: Path) -> DataSetTemplates:
     templates = sorted((*one.templates, *other.templates), key=lambda template: template.name)
     names = [template.name for template in templates]
-    if again := [name for name, next_name in zip(names, names[1:], strict=False) if name == next_name]:
+    if again := [name for name, next_name in pairwise(names) if name == next_name]:
         raise PromptError(f"{path}: {shown_data_set(one.name)} has two templates named {again[0]!r}: rename one")
     return DataSetTemplates(one.dataset, one.subset, tuple(templates))
 
