@@ -24,7 +24,6 @@ _METHODS |= {
     "rsplit",
     "splitlines",
 }
-_TABLE_METHODS = {"items", "keys", "values", "get"}
 _LISTS = {"append", "pop", "extend", "insert", "remove"}
 _ARITHMETIC = (nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod)
 _NUMBERS = {"abs", "round"}
@@ -81,7 +80,7 @@ class Reader(dict[str, Use]):
                 return scope[node.name] if node.name in scope else self.setdefault(node.name, Use(node.name))
             case nodes.Getattr():
                 inner = self._use(node.node, scope)
-                return None if inner is None or node.attr in _METHODS | _LISTS else inner.inside(node.attr)
+                return inner and inner.inside(node.attr)
             case nodes.Getitem(arg=nodes.Const(value=str() as key)):
                 inner = self._use(node.node, scope)
                 return None if inner is None else inner.inside(key)
@@ -111,17 +110,11 @@ class Reader(dict[str, Use]):
                 self._walk(node.node, scope)
                 scope[name] = self._use(node.node, scope)
                 return
-            case nodes.Call(node=nodes.Getattr(attr=attr)) if attr in _TABLE_METHODS:
-                if (owner := self._use(node.node.node, scope)) and attr != "get":
-                    owner.inside("*")
-                for argument in node.args:
-                    self._walk(argument, scope)
-                return
-            case nodes.Call(node=nodes.Getattr(attr=attr)) if attr in _LISTS:
-                if owner := self._use(node.node.node, scope):
-                    owner.is_list = True
-            case nodes.Call(node=nodes.Getattr(attr=attr)) if attr in _METHODS:
+            case nodes.Call(node=nodes.Getattr(attr=attr)):
                 self._method(node, attr, scope)
+                for inside in (node.node.node, *node.args):
+                    self._walk(inside, scope)
+                return
             case nodes.Filter(name="join" | "length" | "count") if node.node and (owner := self._use(node.node, scope)):
                 owner.is_list = True
             case nodes.Getitem(arg=nodes.Name() | nodes.Getattr() | nodes.Getitem() as arg):
@@ -167,7 +160,13 @@ class Reader(dict[str, Use]):
                 owner.is_list, sought.equal = True, owner
             elif isinstance(node.node.node, nodes.List) and isinstance(node.node.node.items[0], nodes.Const):
                 sought.equal = str(node.node.node.items[0].value)
-        elif owner is not None:
+        elif owner is None:
+            return
+        elif attr in _LISTS:
+            owner.is_list = True
+        elif attr in ("items", "keys", "values"):
+            owner.inside("*")
+        elif attr in _METHODS:
             owner.is_text = True
             if isinstance(first, nodes.Const) and attr not in ("replace", "strip", "lstrip", "rstrip"):
                 owner.words.append(str(first.value))
