@@ -1,0 +1,108 @@
+import json
+
+import pytest
+from bare_checkpoint import save_bare
+
+from spanloom.cli.main import main
+from spanloom.evaluation.task_metrics import example_of
+from spanloom.pipeline.data import open_data
+from spanloom.recipes.prompted import recipe
+from spanloom.recipes.quickstart import recipe as quickstart
+from spanloom.settings.mixture import PerTemplate
+from spanloom.settings.packing import Packed
+from spanloom.settings.row_sources import RowFiles
+from spanloom.settings.serialize import SettingsError, from_json, to_json
+
+PROMPTS = """
+templates:
+  - {name: good, inputs: "{{text}} Good?", targets: "{{answer_choices[label]}}", answer_choices: [bad, good]}
+  - {name: which, inputs: "{{text}} {{ ['So?', 'Well?'] | choice }}", targets: "{{answer_choices[label]}}",
+     answer_choices: "{{ ['awful', 'great'] | join('|||') }}"}
+  - {name: write, inputs: "Write a review.", targets: "{{text}}"}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory: a checkpoint, rows and templates of our own."""
+    monkeypatch.chdir(tmp_path)
+    save_bare(tmp_path / "start", 5, quickstart().resolve())
+    (tmp_path / "reviews.yaml").write_text(PROMPTS)
+    rows = ({"text": f"film {number}", "label": number % 2} for number in range(200))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+GIVEN = {"data": ("reviews=rows.jsonl",), "prompts": ("reviews.yaml",), "start": "start"}
+
+
+@pytest.mark.short
+def test_each_template_is_a_task_with_t0s_cap(folder):
+    run = recipe(**GIVEN, maximum=300).resolve()
+    assert from_json(to_json(run)) == run
+    assert [task.name for task in run.tasks] == ["reviews_good", "reviews_which", "reviews_write"]
+    assert {part.rate for part in run.task.parts} == {PerTemplate(3, 300)}
+    assert run.tasks[0].source == RowFiles(("rows.jsonl",), heldout_share=0.05)
+    assert run.packing == Packed(1024, 256) and run.eval.also == ()
+
+
+@pytest.mark.short
+def test_templates_may_be_held_out(folder):
+    run = recipe(**GIVEN, judge=("*_which",), learn=("reviews_g*", "reviews_which"))
+    assert [task.name for task in run.tasks] == ["reviews_good"]
+    assert [task.name for task in run.eval.also] == ["reviews_which"]
+    assert run.task.parts[0].rate == PerTemplate(1)
+
+
+@pytest.mark.short
+def test_a_folder_of_splits(folder):
+    (folder / "parts").mkdir()
+    for split in ("train", "dev"):
+        (folder / "parts" / f"{split}.jsonl").write_text((folder / "rows.jsonl").read_text())
+    run = recipe(**GIVEN | {"data": ("reviews=parts",)})
+    assert run.tasks[0].source == RowFiles(("parts/train.jsonl",), ("parts/dev.jsonl",))
+    (folder / "parts" / "train.jsonl").unlink()
+    with pytest.raises(SettingsError, match=r"--data reviews=parts: neither saved by `datasets`, nor is there a train"):
+        recipe(**GIVEN | {"data": ("reviews=parts",)})
+
+
+@pytest.mark.short
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"data": ()}, "prompted needs --data NAME=FILES"),
+        ({"prompts": ()}, "prompted needs --data NAME=FILES"),
+        ({"start": None}, "prompted needs --start"),
+        ({"data": ("review=rows.jsonl",)}, "--data review: no templates for it in reviews.yaml; did you mean reviews"),
+        ({"judge": ("*",)}, r"--learn \*: no task is called so, or --judge takes all of them"),
+        ({"learn": ("nothing",)}, "--learn nothing: no task is called so"),
+    ],
+)
+def test_what_names_nothing_is_refused(folder, given, said):
+    with pytest.raises(SettingsError, match=said):
+        recipe(**GIVEN | given)
+
+
+def test_held_out_examples_keep_their_choices_and_label(folder):
+    run = recipe(**GIVEN, inputs_length=64, targets_length=16).resolve()
+    data = open_data(run, folder / "run")
+    one = next(one for one in data.tasks if one.task.name == "reviews_which")
+    assert one.heldout.num_examples > 0
+
+    class Made:
+        number = 0
+
+    example = example_of(one.heldout, Made)
+    assert example["answer_choices"] == ["awful", "great"]
+    assert example["answer_choices"][example["label"]] == example["targets"]
+    assert example["inputs"].endswith(("So?", "Well?"))
+
+
+def test_it_shows_what_it_would_train_on(folder, capsys):
+    words = ["--data", "reviews=rows.jsonl", "--prompts", "reviews.yaml", "--start", "start", "--out", "run"]
+    assert main(["show", "prompted", *words, "--inputs-length", "64", "--targets-length", "16", "-n", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "Good?" in shown and "Write a review." in shown and "reviews_which" in shown
+    (folder / "rows.jsonl").write_text('{"txt": "a", "label": 0}\n' * 30)
+    assert main(["show", "prompted", *words]) != 0
+    assert "no column 'text', which the template names; the columns are" in capsys.readouterr().err
