@@ -2,9 +2,11 @@ import json
 
 import pytest
 from bare_checkpoint import save_bare
+from row_stores import BYTES
 
 from spanloom.cli.main import main
-from spanloom.evaluation.task_metrics import example_of
+from spanloom.evaluation.exact_match import Prediction
+from spanloom.evaluation.task_metrics import example_of, task_metrics
 from spanloom.pipeline.data import open_data
 from spanloom.recipes.prompted import recipe
 from spanloom.recipes.quickstart import recipe as quickstart
@@ -89,13 +91,14 @@ def test_held_out_examples_keep_their_choices_and_label(folder):
     one = next(one for one in data.tasks if one.task.name == "reviews_which")
     assert one.heldout.num_examples > 0
 
-    class Made:
-        number = 0
-
-    example = example_of(one.heldout, Made)
+    target = BYTES.decode(one.heldout.raw(0))
+    other = "awful" if target == "great" else "great"
+    right, wrong = (Prediction("", target, text, number=0) for text in (f" {target}", other))
+    example = example_of(one.heldout, right)
     assert example["answer_choices"] == ["awful", "great"]
     assert example["answer_choices"][example["label"]] == example["targets"]
-    assert example["inputs"].endswith(("So?", "Well?"))
+    assert example["targets"] == target and example["inputs"].endswith(("So?", "Well?"))
+    assert task_metrics(one.task, one.heldout, [right, wrong, right, right]) == {"exact_match": 0.75}
 
 
 def test_it_shows_what_it_would_train_on(folder, capsys):

@@ -2,6 +2,7 @@ import json
 
 import pytest
 from bare_checkpoint import save_bare
+from golden_data import shared_dir
 from tfrecord_files import example, write_records
 
 from spanloom.cli.main import main
@@ -14,6 +15,7 @@ from spanloom.settings.row_sources import HuggingFaceDataset, RowFiles, SeqioCac
 from spanloom.settings.serialize import SettingsError, from_json, to_json
 from spanloom.tasks.prompts.prompted import ANSWER_NUMBER, CACHED_PROMPT
 from spanloom.tasks.prompts.t0_table import t0_data_sets
+from spanloom.tasks.rates import task_rates
 
 CHOICES = {
     "name": "Is it?",
@@ -135,6 +137,18 @@ def test_a_mixture_for_evaluation_holds_all_out(tmp_path, prompts, start):
     assert run.tasks[0].source == HuggingFaceDataset(
         str(data / "crows_pairs"), split="test[:1]", heldout_split="test"
     ), "there is nothing else to hold out"
+
+
+@pytest.mark.short
+@pytest.mark.parametrize(
+    ("mixture", "count", "total"), [("t0_train", 313, 17_277_798), ("t0++_train", 464, 23_118_591)]
+)
+def test_with_all_data_sets_the_mixture_is_t0s(tmp_path, start, mixture, count, total):
+    released = str(shared_dir("data", "promptsource", "v0.1.0"))
+    for row in t0_data_sets():
+        write_rows(tmp_path / "data" / "_".join(filter(None, row.name)), train=1)
+    rates = task_rates(recipe(str(tmp_path / "data"), (released,), start, mixture).task)
+    assert (len(rates.tasks), rates.total) == (count, total)
 
 
 @pytest.mark.short
