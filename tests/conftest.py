@@ -6,9 +6,6 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Tests compile much and compute little, and half of a compilation is LLVM's optimisation. What is compared with the
-# numbers of other programs `make check` runs as users do, with nothing in XLA_FLAGS.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -37,6 +34,14 @@ LONG = (
     "training/test_streams.py",
 )
 """Files that compile, train and kill for half a minute and more: `make test`, which is to take ten, leaves them out."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests compile much and compute little, and half of a compilation is LLVM's optimisation: left out where nothing
+    is compared with the numbers of other programs, to whose last digits it matters. XLA reads this at its first use.
+    """
+    if "not golden" in config.option.markexpr:
+        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

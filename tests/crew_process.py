@@ -65,7 +65,7 @@ class Crew:
             environment = {
                 **os.environ,
                 "JAX_PLATFORMS": "cpu",
-                "XLA_FLAGS": FLAGS.format(os.environ["XLA_FLAGS"], devices),
+                "XLA_FLAGS": FLAGS.format(os.environ.get("XLA_FLAGS", ""), devices),
             }
             with self.logs[number].open("wb") as log:
                 self.running[number] = subprocess.Popen(

@@ -64,7 +64,7 @@ def test_what_a_state_keeps_of_a_parameter_ends_in_its_name_and_has_its_shape(se
 
 DIVIDED = """
 import os
-os.environ["XLA_FLAGS"] += " --xla_force_host_platform_device_count=8"
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 import jax, numpy as np, optax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from optimizer_cases import made, stacked

@@ -27,7 +27,7 @@ assert len(SHAPES) == 20
 
 
 def train(cases, steps=STEPS):
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     command = [sys.executable, str(PROGRAM), str(steps), *map(json.dumps, cases)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1500)
