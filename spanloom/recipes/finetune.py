@@ -9,17 +9,16 @@ dropout 0.1; models narrower than any published one barely move at that rate and
 exact match or the metrics that are named. Cost depends on the model; on small data a few hundred steps do.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Literal
 
 from spanloom.model.sizes import named
-from spanloom.recipes._fine_tuning import learning_rate
+from spanloom.recipes._fine_tuning import fine_tuning_run, told_by_start
 from spanloom.recipes._start import model_and_vocabulary
 from spanloom.settings.function import as_functions
 from spanloom.settings.measures import METRICS
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import Supervised
-from spanloom.settings.optimizer import Adafactor, Constant
 from spanloom.settings.run import Checkpoints, Evaluation, Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import Errors, PairFiles, Task
@@ -84,21 +83,18 @@ def recipe(
 
 def example() -> tuple[Run, dict[str, str]]:
     """The run as help shows it before --start is named, and the fields that only --start tells."""
-    told = [f"model.{field.name}" for field in fields(Model) if field.name != "dropout"]
     run = _run(Task("pairs", PairFiles(), Bytes(), Supervised()), named("byt5_small"), None)
-    return run, dict.fromkeys([*told, "task.vocabulary"], "that of --start")
+    return run, told_by_start()
 
 
 def _run(task: Task, model: Model, start: str | None) -> Run:
-    return Run(
-        name="finetune",
-        task=task,
-        model=replace(model, dropout=0.1),
-        optimizer=Adafactor(learning_rate=learning_rate(model)),
-        schedule=Constant(),
+    return fine_tuning_run(
+        "finetune",
+        task,
+        model,
+        start,
         batch_size=64,
         steps=1000,
-        start=start,
         checkpoint=Checkpoints(every=200),
         eval=Evaluation(every=200),
     )

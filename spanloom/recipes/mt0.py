@@ -9,18 +9,16 @@ ones too). Without rates languages are drawn by their size to the power alpha. T
 at a constant 0.001, dropout 0.1, 7,000 steps (XXL; 25,000 for large). Nobody has run these defaults to their end.
 """
 
-from dataclasses import fields, replace
 from pathlib import Path
 
 from spanloom.model.sizes import named
-from spanloom.recipes._fine_tuning import learning_rate
+from spanloom.recipes._fine_tuning import fine_tuning_run, told_by_start
 from spanloom.recipes._start import model_and_vocabulary, needed
 from spanloom.settings.feature import Feature
 from spanloom.settings.mixture import ByAlpha, Mixture, Weighted
 from spanloom.settings.model import Model
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.objectives import Supervised
-from spanloom.settings.optimizer import Adafactor, Constant
 from spanloom.settings.run import After, Evaluation, Loss, Run
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.task import PairFiles, Task
@@ -72,22 +70,19 @@ def recipe(
 
 def example() -> tuple[Run, dict[str, str]]:
     """The run as help shows it before --start is named, and the fields that only --start tells."""
-    told = [f"model.{field.name}" for field in fields(Model) if field.name != "dropout"]
     task = Task("en", PairFiles(), Bytes(), Supervised(1024, 1024, too_long="trim"))
-    return _run(task, named("byt5_small"), None), dict.fromkeys([*told, "task.vocabulary"], "that of --start")
+    return _run(task, named("byt5_small"), None), told_by_start()
 
 
 def _run(task: Task | Mixture, model: Model, start: str | None) -> Run:
-    return Run(
-        name="mt0",
-        task=task,
-        model=replace(model, dropout=0.1),
-        optimizer=Adafactor(learning_rate=learning_rate(model)),
-        schedule=Constant(),
+    return fine_tuning_run(
+        "mt0",
+        task,
+        model,
+        start,
         loss=Loss(normalizer="sequences"),
         batch_size=512,
         steps=7000,
-        start=start,
         eval=Evaluation(every=500, max_batches=1, batch_size=64),
         after=After(fills=1),
     )

@@ -11,20 +11,19 @@ answer_choices each. Adafactor at a constant 0.001 (narrow models: 0.01), dropou
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from spanloom.model.sizes import named
 from spanloom.recipes._data_sets import source_of
 from spanloom.recipes._files import by_name
-from spanloom.recipes._fine_tuning import learning_rate
+from spanloom.recipes._fine_tuning import fine_tuning_run, told_by_start
 from spanloom.recipes._start import model_and_vocabulary, needed
 from spanloom.settings.mixture import Mixture, Weighted
 from spanloom.settings.model import Model
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.objectives import Supervised
-from spanloom.settings.optimizer import Adafactor, Constant
 from spanloom.settings.packing import Packed
 from spanloom.settings.row_sources import RowFiles, RowSource
 from spanloom.settings.run import After, Checkpoints, Evaluation, Run
@@ -85,23 +84,20 @@ def recipe(
 
 def example() -> tuple[Run, dict[str, str]]:
     """The run as help shows it before --start is named, and the fields that only --start tells."""
-    told = [f"model.{field.name}" for field in fields(Model) if field.name != "dropout"]
     task = Task("prompted", RowFiles(), Bytes(), Supervised(1024, 256, too_long="trim"))
     run = _run(task, named("byt5_small"), None, Packed(1024, 256))
-    return run, dict.fromkeys([*told, "task.vocabulary"], "that of --start")
+    return run, told_by_start()
 
 
 def _run(task: Task | Mixture, model: Model, start: str | None, packing: Packed) -> Run:
-    return Run(
-        name="prompted",
-        task=task,
-        model=replace(model, dropout=0.1),
-        optimizer=Adafactor(learning_rate=learning_rate(model)),
-        schedule=Constant(),
+    return fine_tuning_run(
+        "prompted",
+        task,
+        model,
+        start,
         packing=packing,
         batch_size=64,
         steps=1000,
-        start=start,
         checkpoint=Checkpoints(every=200),
         eval=Evaluation(every=200, max_batches=5),
         after=After(fills=1),

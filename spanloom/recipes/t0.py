@@ -11,18 +11,16 @@ keep theirs, unlike there. T0 had 11 billion parameters and a v3-512; nobody has
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Literal
 
 from spanloom.model.sizes import named
 from spanloom.recipes._data_sets import cached_task_in, data_set_in
-from spanloom.recipes._fine_tuning import learning_rate
+from spanloom.recipes._fine_tuning import fine_tuning_run, told_by_start
 from spanloom.recipes._start import model_and_vocabulary, needed
 from spanloom.settings.mixture import BySize, Mixture, Weighted
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import Supervised
-from spanloom.settings.optimizer import Adafactor, Constant
 from spanloom.settings.packing import Packed
 from spanloom.settings.row_sources import RowSource, SeqioCaches
 from spanloom.settings.run import After, Evaluation, Run
@@ -75,23 +73,20 @@ def recipe(
 
 def example() -> tuple[Run, dict[str, str]]:
     """The run as help shows it before --start is named, and the fields that only --start tells."""
-    told = [f"model.{field.name}" for field in fields(Model) if field.name != "dropout"]
     task = Task("t0_train", SeqioCaches(), Bytes(), Supervised(1024, 256, too_long="trim"))
     run = _run(task, named("byt5_small"), None, Packed(1024, 256))
-    return run, dict.fromkeys([*told, "task.vocabulary"], "that of --start")
+    return run, told_by_start()
 
 
 def _run(task: Task | Mixture, model: Model, start: str | None, packing: Packed) -> Run:
-    return Run(
-        name="t0",
-        task=task,
-        model=replace(model, dropout=0.1),
-        optimizer=Adafactor(learning_rate=learning_rate(model)),
-        schedule=Constant(),
+    return fine_tuning_run(
+        "t0",
+        task,
+        model,
+        start,
         batch_tokens=2**20,
         packing=packing,
         steps=12_200,
-        start=start,
         eval=Evaluation(every=1000, max_batches=1, batch_size=64),  # of hundreds of tasks
         after=After(fills=0),
     )

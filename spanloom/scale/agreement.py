@@ -22,16 +22,16 @@ class Agreement:
         """Whether any was, once a step: of several processes as of the step before, so that no device waits for it."""
         if self._alone:
             return here
-        self._pending.append(self._sum(here))
+        self._pending.append(self._any(here))
         return len(self._pending) > 1 and bool(jax.device_get(self._pending.pop(0)))
 
     def asked_at_last(self, here: bool) -> bool:
         """Whether any is until now."""
         if self._alone:
             return here
-        return any(bool(jax.device_get(flag)) for flag in (*self._pending, self._sum(here)))
+        return any(bool(jax.device_get(flag)) for flag in (*self._pending, self._any(here)))
 
-    def _sum(self, here: bool) -> jax.Array:
+    def _any(self, here: bool) -> jax.Array:
         mine = [jax.device_put(np.full(1, here, np.int32), device) for device in self._mesh.local_devices]
         flags = jax.make_array_from_single_device_arrays((self._mesh.size,), self._everywhere, mine)
         found: jax.Array = self._largest(flags)

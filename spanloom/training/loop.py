@@ -238,7 +238,7 @@ def train(
                 over = judge.over
                 break
 
-        writer.close()  # a signal may come until the last save is done
+        writer.wait()  # a signal may come until the last save is done
         stopped = agreement.asked_at_last(stop.requested)
     # `Stopped` led here before anything new was saved (None), or a stop was asked for. Several processes go by what
     # they agreed on: one that left alone, asked after that, would be waited for by the others' next run.

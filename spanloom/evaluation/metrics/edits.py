@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from spanloom.evaluation.metrics.numbers import FloatArray, Numbers, check_pairs, means, of_sums
+from spanloom.evaluation.metrics.numbers import FloatArray, Numbers, check_pairs, means, of_sums, ratio
 
 
 def distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
@@ -88,9 +88,4 @@ def _error_rate(
     if not any(target for target, _ in pairs):
         raise ValueError(f"{name} is a share of what the targets hold, and all {len(pairs):,} of them are empty")
     edits_and_lengths = [(distance(prediction, target), len(target)) for target, prediction in pairs]
-    return of_sums(edits_and_lengths, lambda sums: {name: 100 * _share(sums)})
-
-
-def _share(sums_Bx2: FloatArray) -> FloatArray:
-    with np.errstate(divide="ignore", invalid="ignore"):  # a resample of empty targets has no rate
-        return sums_Bx2[:, 0] / sums_Bx2[:, 1]
+    return of_sums(edits_and_lengths, lambda sums: {name: 100 * ratio(sums[:, 0], sums[:, 1], np.nan)})

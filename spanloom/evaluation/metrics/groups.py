@@ -10,7 +10,7 @@ import numpy as np
 
 from spanloom.evaluation.metrics.answers import squad
 from spanloom.evaluation.metrics.labels import all_match, multirc_f1_over_all_answers
-from spanloom.evaluation.metrics.numbers import FloatArray, Numbers, check_pairs, field, hashable, numbered
+from spanloom.evaluation.metrics.numbers import FloatArray, Numbers, check_pairs, field, hashable, numbered, ratio
 from spanloom.settings.measures import metric_of
 from spanloom.tasks.functions import resolve
 
@@ -94,8 +94,7 @@ def _means(scores_GxM: FloatArray, there_GxM: np.ndarray, counts_BxG: FloatArray
     """The mean of each number over the drawn groups that have it, (M, B)."""
     drawn_BxM = counts_BxG @ there_GxM
     sums_BxM = counts_BxG @ np.where(there_GxM, scores_GxM, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a resample without a group that has the number
-        return (sums_BxM / drawn_BxM).T
+    return ratio(sums_BxM, drawn_BxM, np.nan).T  # a resample may be without a group that has the number
 
 
 def _beside_their_mean(groups: Sequence[str], found: Sequence[Mapping[str, float]]) -> Mapping[str, float]:

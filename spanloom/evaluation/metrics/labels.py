@@ -43,7 +43,7 @@ def f1(targets: Sequence[Any], predictions: Sequence[Any], positive: Any = 1) ->
     check_pairs(targets, predictions)
     is_target = np.array([same(one, positive) for one in targets])
     is_predicted = np.array([same(one, positive) for one in predictions])
-    return of_sums(_hits(is_target, is_predicted), lambda sums: {"f1": 100 * f1_of(*sums.T)})
+    return of_sums(hits(is_target, is_predicted), lambda sums: {"f1": 100 * f1_of(*sums.T)})
 
 
 def f1_score_with_invalid(targets: Sequence[int], predictions: Sequence[Any]) -> Numbers:
@@ -75,7 +75,7 @@ def mean_multiclass_f1(targets: Sequence[int], predictions: Sequence[int], num_c
     """`mean_<n>class_f1`: F1 of each class 0 to n - 1, and their mean; one that never occurs counts 0."""
     check_pairs(targets, predictions)
     classes = np.arange(num_classes)
-    hits_NxCx3 = _hits(np.asarray(targets)[:, None] == classes, np.asarray(predictions)[:, None] == classes)
+    hits_NxCx3 = hits(np.asarray(targets)[:, None] == classes, np.asarray(predictions)[:, None] == classes)
     return of_sums(hits_NxCx3.reshape(len(targets), -1), lambda sums: mean_f1(sums.reshape(-1, num_classes, 3)))
 
 
@@ -109,7 +109,7 @@ def f1_of(found: FloatArray, wrong: FloatArray, missed: FloatArray) -> FloatArra
     return ratio(2 * found, 2 * found + wrong + missed)
 
 
-def _hits(is_target: npt.NDArray[np.bool_], is_predicted: npt.NDArray[np.bool_]) -> FloatArray:
+def hits(is_target: npt.NDArray[np.bool_], is_predicted: npt.NDArray[np.bool_]) -> FloatArray:
     """Whether each is a true positive, a false positive, a false negative: one axis more, of 3."""
     parts = (is_target & is_predicted, ~is_target & is_predicted, is_target & ~is_predicted)
     return np.stack(parts, axis=-1).astype(np.float64)
@@ -122,4 +122,4 @@ def _with_invalid(targets: Sequence[int], predictions: Sequence[Any]) -> FloatAr
         if not positive and not same(target, 0):
             raise ValueError(f"targets of this F1 are 0 or 1, and one is {target!r:.80}")
     is_zero, is_one = (np.array([same(one, value) for one in predictions]) for value in (0, 1))
-    return _hits(is_target, np.where(is_zero | is_one, is_one, ~is_target))
+    return hits(is_target, np.where(is_zero | is_one, is_one, ~is_target))

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spanloom.evaluation.metrics.curves import areas
-from spanloom.evaluation.metrics.labels import f1_of, mean_f1
-from spanloom.evaluation.metrics.numbers import FloatArray, Numbers, check_pairs
+from spanloom.evaluation.metrics.labels import f1_of, hits, mean_f1
+from spanloom.evaluation.metrics.numbers import FloatArray, Numbers, check_pairs, ratio
 
 
 def rank_classification(
@@ -105,8 +105,8 @@ def _accuracy(right_N: npt.NDArray[np.bool_], weights_N: FloatArray) -> Numbers:
         raise ValueError("the weights of all examples are 0: there is nothing to measure")
 
     def again(counts_BxN: FloatArray) -> dict[str, FloatArray]:
-        with np.errstate(invalid="ignore"):  # a resample may draw weights of 0 alone
-            return {"accuracy": 100 * (counts_BxN @ (weights_N * right_N)) / (counts_BxN @ weights_N)}
+        # A resample may draw weights of 0 alone.
+        return {"accuracy": ratio(100 * (counts_BxN @ (weights_N * right_N)), counts_BxN @ weights_N, np.nan)}
 
     return Numbers(len(right_N), again)
 
@@ -123,8 +123,7 @@ def _of_classes(table: _Table, classes: int) -> Numbers:
         return accuracy
     answer_NxC = np.eye(classes, dtype=bool)[answer_N]
     if classes != 2:
-        hits_NxCx3 = np.stack([correct_NxC & answer_NxC, ~correct_NxC & answer_NxC, correct_NxC & ~answer_NxC], axis=-1)
-        flat_NxK = hits_NxCx3.reshape(len(hits_NxCx3), -1) * weights_N[:, None]
+        flat_NxK = hits(correct_NxC, answer_NxC).reshape(len(answer_N), -1) * weights_N[:, None]
         return accuracy.with_more(
             Numbers(len(flat_NxK), lambda counts_BxN: mean_f1((counts_BxN @ flat_NxK).reshape(-1, classes, 3)))
         )
@@ -138,8 +137,7 @@ def _of_two(
     weights_N: FloatArray,
 ) -> Numbers:
     """F1 and areas of the second class, whose score is its probability among the two (in float32, as T5's)."""
-    second_N, found_N = correct_Nx2[:, 1], answer_N == 1
-    hits_Nx3 = np.stack([second_N & found_N, ~second_N & found_N, second_N & ~found_N], axis=-1) * weights_N[:, None]
+    hits_Nx3 = hits(correct_Nx2[:, 1], answer_N == 1) * weights_N[:, None]
     powers_Nx2 = np.exp(scores_Nx2 - scores_Nx2.max(axis=1, keepdims=True))
     probability_N = powers_Nx2[:, 1] / powers_Nx2.sum(axis=1)
 
