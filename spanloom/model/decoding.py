@@ -1,41 +1,25 @@
-"""Writing targets token by token, with the keys and values of what is already written kept in a cache.
+"""Writing sequences token by token: the likeliest token each time, or one drawn at random.
 
-`start`, `advance` and `Cache` are the parts that every way of decoding is made of; `greedy` is the simplest way.
-Cross-attention keys and values are computed once. Shapes as in `spanloom.model.t5`; N is the number of layers.
+Both are one loop, for the settings are those of each input: temperature 0 is greedy. Shapes as in `decoding_cache`.
+Beam search is in `decoding_beams`.
 """
 
 import functools
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from spanloom.model.attention import MASKED, attention, padding_mask, position_bucket
-from spanloom.model.layers import dense, mlp, rms_norm, split_heads
-from spanloom.model.params import T5, Attention, PositionBias
-from spanloom.model.t5 import embed, encode, head_logits, unstack_layers
+from spanloom.model.decoding_cache import Cache, Ready, advance, grow, ready, start
+from spanloom.model.decoding_rules import FORBIDDEN, Rules, allow
+from spanloom.model.params import T5
+from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.settings.model import Model
 
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Cache:
-    """What the decoder remembers of a batch. All but `length` have the batch on axis 1: rows are reordered there."""
-
-    keys: jax.Array
-    """Self-attention keys, (N, B, T, H, D) in config.dtype; zeros where nothing is written yet."""
-    values: jax.Array
-    """Self-attention values, likewise."""
-    cross_keys: jax.Array
-    """Keys of the encoder's output, (N, B, S, H, D)."""
-    cross_values: jax.Array
-    """Values of the encoder's output, (N, B, S, H, D)."""
-    cross_mask: jax.Array
-    """Additive mask of the encoder's padding, float32 (1, B, 1, 1, S)."""
-    length: jax.Array
-    """Tokens written so far, int32 scalar; the same for every row."""
+FIRST_ROOM = 64
+"""Tokens that a cache has room for at first; then for twice as many, and so on, up to what is asked for."""
 
 
 class Decoded(NamedTuple):
@@ -47,69 +31,35 @@ class Decoded(NamedTuple):
     """(B,) float32: summed log-probability of the tokens, end of sequence included, forced ones left out."""
 
 
-def start(params: T5, config: Model, encoder_input_tokens_BxS: jax.Array, max_length: int) -> Cache:
-    """Encode the inputs (int32, 0 is padding) and make room for `max_length` tokens."""
-    encoded_BxSxE = encode(params, config, encoder_input_tokens_BxS)
-    attention_layers = params.decoder.layers.encoder_decoder_attention
+class Written(NamedTuple):
+    """Several sequences for each input."""
 
-    def project(kernel_NxExF: jax.Array) -> jax.Array:
-        projected = jnp.einsum("bse,nef->nbsf", encoded_BxSxE, kernel_NxExF.astype(encoded_BxSxE.dtype))
-        return split_heads(projected, config)
-
-    batch = encoder_input_tokens_BxS.shape[0]
-    empty = jnp.zeros((config.num_decoder_layers, batch, max_length, config.num_heads, config.d_kv), config.dtype)
-    return Cache(
-        keys=empty,
-        values=empty,
-        cross_keys=project(attention_layers.key.kernel),
-        cross_values=project(attention_layers.value.kernel),
-        cross_mask=padding_mask(encoder_input_tokens_BxS > 0)[None],
-        length=jnp.zeros((), jnp.int32),
-    )
+    tokens: jax.Array
+    """(B, K, T) int32: without start token, end of sequence kept, then 0."""
+    log_probs: jax.Array
+    """(B, K, T) float32: log-probability of each token by the model, 0 for forced ones and beyond the end."""
 
 
-def advance(params: T5, config: Model, layers: Any, cache: Cache, tokens_B: jax.Array) -> tuple[jax.Array, Cache]:
-    """Read one token of every row (0 is the start token) and say what may follow: logits (B, V) float32.
+class Sampling(NamedTuple):
+    """How each input's tokens are chosen; arrays (B,). Probabilities are filtered in this order."""
 
-    `layers` is what `layers_for_decoding` gives. The caller sees to it that the cache has room left.
-    """
-    x_Bx1xE = embed(params, config, tokens_B[:, None])
-    room = cache.keys.shape[2]
-    mask_1x1x1xT = jnp.where(jnp.arange(room) <= cache.length, 0.0, MASKED).astype(jnp.float32)[None, None, None]
-
-    def layer(carry: tuple[jax.Array, jax.Array, jax.Array], inputs: tuple[Any, ...]) -> tuple[Any, None]:
-        x, keys, values = carry
-        p, number, cross_key, cross_value = inputs
-        table = params.decoder.relpos_bias if p.relpos_bias is None else p.relpos_bias
-        y = rms_norm(x, p.pre_self_attention_layer_norm, config.norm_epsilon)
-        keys, values = (
-            _write(cached, split_heads(dense(y, part)[0], config), number, cache.length)
-            for cached, part in ((keys, p.self_attention.key), (values, p.self_attention.value))
-        )
-        bias = _bias_of_row(table, config, room, cache.length)
-        x = x + _attend(y, p.self_attention, config, keys[number], values[number], bias, mask_1x1x1xT)
-        y = rms_norm(x, p.pre_cross_attention_layer_norm, config.norm_epsilon)
-        cross = p.encoder_decoder_attention
-        x = x + _attend(y, cross, config, cross_key, cross_value, None, cache.cross_mask[0])
-        return (x + mlp(x, p.pre_mlp_layer_norm, p.mlp, config, None), keys, values), None
-
-    carry = (x_Bx1xE, cache.keys, cache.values)
-    numbers = jnp.arange(config.num_decoder_layers)
-    if config.scan_layers:
-        carry, _ = jax.lax.scan(layer, carry, (layers, numbers, cache.cross_keys, cache.cross_values))
-    else:
-        for number, p in enumerate(layers):
-            carry, _ = layer(carry, (p, number, cache.cross_keys[number], cache.cross_values[number]))
-    x_Bx1xE, keys, values = carry
-    hidden = rms_norm(x_Bx1xE, params.decoder.decoder_norm, config.norm_epsilon)
-    logits_BxV = head_logits(params, config, hidden)[:, 0]
-    return logits_BxV, replace(cache, keys=keys, values=values, length=cache.length + 1)
+    temperature: jax.Array
+    """Logits are divided by it, float32; 0: the likeliest token."""
+    top_k: jax.Array
+    """Only the k likeliest tokens, int32; 0: all."""
+    top_p: jax.Array
+    """Only the likeliest tokens that together have this probability (Holtzman et al. 2020), float32; 1: all."""
+    min_p: jax.Array
+    """Only tokens at least this fraction as likely as the likeliest (Nguyen et al. 2024), float32; 0: all."""
+    seed: jax.Array
+    """What is drawn follows from it, the number of the sequence and the place alone; uint32."""
 
 
-def layers_for_decoding(params: T5, config: Model) -> Any:
-    """The decoder's layers as `advance` takes them. To be called outside the loop over tokens: it may copy them."""
-    layers = params.decoder.layers
-    return layers if config.scan_layers else unstack_layers(layers, config.num_decoder_layers)
+class _Progress(NamedTuple):
+    cache: Cache
+    last: jax.Array
+    done: jax.Array
+    written: Written
 
 
 def greedy(
@@ -127,89 +77,227 @@ def greedy(
     A row without any input token stays 0, with log-probability 0.
     Compiled once for each shape and length. Raises ValueError for a length below 1 or too many forced tokens.
     """
+    inputs = jnp.asarray(encoder_input_tokens_BxS, jnp.int32)
+    forced = forced_tokens(forced_tokens_BxT, inputs.shape[0], max_length)
+    written = sample(
+        get_ready(params, config), config, inputs, Rules(forced), np.full(inputs.shape[0], max_length), eos_id=eos_id
+    )
+    return Decoded(written.tokens[:, 0], jnp.sum(written.log_probs[:, 0], axis=-1))
+
+
+def forced_tokens(given_BxT: Any, batch: int, max_length: int) -> np.ndarray:
+    """Forced tokens as `Rules` has them, (B, max_length). Raises ValueError where there can be none such."""
     if max_length < 1:
         raise ValueError(f"max_length is {max_length}; at least 1 token must be written")
-    inputs = jnp.asarray(encoder_input_tokens_BxS, jnp.int32)
-    forced = np.zeros((inputs.shape[0], max_length), np.int32)
-    if forced_tokens_BxT is not None:
-        given = np.asarray(forced_tokens_BxT)
-        if given.shape[0] != inputs.shape[0] or given.shape[1] > max_length:
+    forced = np.zeros((batch, max_length), np.int32)
+    if given_BxT is not None:
+        given = np.asarray(given_BxT)
+        if given.shape[0] != batch or given.shape[1] > max_length:
             raise ValueError(
-                f"forced tokens have shape {given.shape}, but there are {inputs.shape[0]} inputs and room for "
+                f"forced tokens have shape {given.shape}, but there are {batch} inputs and room for "
                 f"{max_length} tokens; give one row an input, and no more tokens than max_length"
             )
         forced[:, : given.shape[1]] = given
-    return _greedy(params, config, inputs, jnp.asarray(forced), max_length, eos_id)
+    return forced
 
 
-class _Progress(NamedTuple):
-    cache: Cache
-    last: jax.Array
-    done: jax.Array
-    written: Decoded
+@functools.partial(jax.jit, static_argnames=("config", "place"))
+def get_ready(params: T5, config: Model, place: Placement = ANYWHERE) -> Ready:
+    """`decoding_cache.ready`, compiled: worth keeping where the same weights write often."""
+    return ready(params, config, place)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "max_length", "eos_id"))
-def _greedy(
-    params: T5, config: Model, inputs_BxS: jax.Array, forced_BxT: jax.Array, max_length: int, eos_id: int
-) -> Decoded:
-    layers = layers_for_decoding(params, config)
+def sample(
+    weights: Ready,
+    config: Model,
+    encoder_input_tokens_BxS: Any,
+    rules: Rules,
+    limit_B: Any,
+    *,
+    count: int = 1,
+    sampling: Sampling | None = None,
+    eos_id: int = 1,
+    place: Placement = ANYWHERE,
+) -> Written:
+    """Write `count` sequences for each input, of at most `limit` tokens each (end of sequence included, T in all).
+
+    The width of the rules is T. `sampling`: None is greedy. An input without tokens gets none. Compiled once for each
+    shape and each room of the cache.
+    """
+    batch, longest = rules.forced_BxT.shape
+    begin = functools.partial(_begin, config=config, count=count, place=place)
+    run = functools.partial(_run, config=config, eos_id=eos_id, place=place)
+
+    def step(progress: _Progress, rules: Rules) -> _Progress:
+        return run(weights, progress, rules, jnp.asarray(limit_B, jnp.int32), sampling)
+
+    progress = write_in_rooms(
+        lambda room: begin(weights, jnp.asarray(encoder_input_tokens_BxS, jnp.int32), room=room),
+        _more_room,
+        step,
+        rules,
+        longest,
+    )
+    return Written(*(x[:, :, :longest] for x in progress.written))
+
+
+def write_in_rooms(
+    begin: Callable[[int], Any],
+    more_room: Callable[..., Any],
+    run: Callable[[Any, Rules], Any],
+    rules: Rules,
+    longest: int,
+) -> Any:
+    """The last progress of a loop that runs until its cache is full, gets twice the room, and goes on.
+
+    So a token costs what the tokens before it are, not what the longest sequence could have been.
+    """
+    final = room_for(longest)
+    room = min(FIRST_ROOM, final)
+    progress = begin(room)
+    while True:
+        progress = run(progress, within(rules, room))
+        if room >= final or bool(jnp.all(progress.done)):
+            return progress
+        room *= 2
+        progress = more_room(progress, room=room)
+
+
+def room_for(length: int) -> int:
+    """The room that a cache gets for so many tokens: a power of two, at least 8, so that few are compiled."""
+    return max(8, 1 << (length - 1).bit_length())
+
+
+def within(rules: Rules, room: int) -> Rules:
+    """The rules for the first `room` places."""
+
+    def fitted(x: Any) -> np.ndarray:
+        x = np.asarray(x, np.int32)[..., :room]
+        return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, room - x.shape[-1])])
+
+    choices = None if rules.choices_BxCxT is None else fitted(rules.choices_BxCxT)
+    return Rules(fitted(rules.forced_BxT), choices, rules.ngram_B)
+
+
+@functools.partial(jax.jit, static_argnames=("config", "count", "room", "place"))
+def _begin(
+    weights: Ready, inputs_BxS: jax.Array, *, config: Model, count: int, room: int, place: Placement
+) -> _Progress:
+    batch = inputs_BxS.shape[0]
+    empty = jnp.zeros((batch, count, room), jnp.int32)
+    nobody_B = ~jnp.any(inputs_BxS > 0, axis=1)  # rows that only fill a batch up
+    return _Progress(
+        start(weights, config, inputs_BxS, count, room, place),
+        jnp.zeros((batch, count), jnp.int32),
+        jnp.broadcast_to(nobody_B[:, None], (batch, count)),
+        Written(empty, empty.astype(jnp.float32)),
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("room",))
+def _more_room(progress: _Progress, *, room: int) -> _Progress:
+    more = [(0, 0), (0, 0), (0, room - progress.cache.room)]
+    written = Written(*(jnp.pad(x, more) for x in progress.written))
+    return progress._replace(cache=grow(progress.cache, room), written=written)
+
+
+@functools.partial(jax.jit, static_argnames=("config", "eos_id", "place"), donate_argnums=(1,))
+def _run(
+    weights: Ready,
+    progress: _Progress,
+    rules: Rules,
+    limit_B: jax.Array,
+    sampling: Sampling | None,
+    *,
+    config: Model,
+    eos_id: int,
+    place: Placement,
+) -> _Progress:
+    """Until every sequence is done or the cache is full."""
 
     def unfinished(progress: _Progress) -> jax.Array:
-        return (progress.cache.length < max_length) & ~jnp.all(progress.done)
+        return (progress.cache.length < progress.cache.room) & ~jnp.all(progress.done)
 
     def write(progress: _Progress) -> _Progress:
-        place = progress.cache.length
-        logits_BxV, cache = advance(params, config, layers, progress.cache, progress.last)
-        forced_B = jax.lax.dynamic_index_in_dim(forced_BxT, place, axis=1, keepdims=False)
-        likeliest_B = jnp.argmax(logits_BxV, axis=-1).astype(jnp.int32)
-        token_B = jnp.where(forced_B > 0, forced_B, likeliest_B)
-        token_B = jnp.where(progress.done, 0, token_B)
-        log_prob_B = jnp.max(logits_BxV, axis=-1) - jax.nn.logsumexp(logits_BxV, axis=-1)
-        counts_B = ~progress.done & (forced_B == 0)
-        tokens = jax.lax.dynamic_update_slice(progress.written.tokens, token_B[:, None], (0, place))
-        log_probs = progress.written.log_probs + jnp.where(counts_B, log_prob_B, 0.0)
-        return _Progress(cache, token_B, progress.done | (token_B == eos_id), Decoded(tokens, log_probs))
+        at = progress.cache.length
+        logits_BxKxV, cache = advance(weights, config, progress.cache, progress.last, place)
+        forced_Bx1 = jax.lax.dynamic_slice_in_dim(rules.forced_BxT, at, 1, axis=1)
+        chosen_BxK = _choose(allow(logits_BxKxV, rules, progress.written.tokens, at), sampling, at)
+        token_BxK = jnp.where(forced_Bx1 > 0, forced_Bx1, chosen_BxK)
+        token_BxK = jnp.where(progress.done, 0, token_BxK)
+        logit_BxK = jnp.take_along_axis(logits_BxKxV, token_BxK[..., None], axis=-1)[..., 0]
+        log_prob_BxK = logit_BxK - jax.nn.logsumexp(logits_BxKxV, axis=-1)
+        log_prob_BxK = jnp.where(progress.done | (forced_Bx1 > 0), 0.0, log_prob_BxK)
+        written = Written(
+            *(put(x, new, at) for x, new in zip(progress.written, (token_BxK, log_prob_BxK), strict=True))
+        )
+        done = progress.done | (token_BxK == eos_id) | (at + 1 >= limit_B)[:, None]
+        return _Progress(cache, token_BxK, done, written)
 
-    batch = inputs_BxS.shape[0]
-    nothing = Decoded(jnp.zeros((batch, max_length), jnp.int32), jnp.zeros(batch, jnp.float32))
-    begin = _Progress(
-        start(params, config, inputs_BxS, max_length),
-        jnp.zeros(batch, jnp.int32),
-        ~jnp.any(inputs_BxS > 0, axis=1),  # rows that only fill a batch up
-        nothing,
-    )
-    return jax.lax.while_loop(unfinished, write, begin).written
+    return jax.lax.while_loop(unfinished, write, progress)
 
 
-def _write(cached_NxBxTxHxD: jax.Array, new_Bx1xHxD: jax.Array, layer: Any, place: jax.Array) -> jax.Array:
-    """The cache with one more key or value of a layer; in place inside a loop."""
-    return jax.lax.dynamic_update_slice(cached_NxBxTxHxD, new_Bx1xHxD[None], (layer, 0, place, 0, 0))
+def put(x_BxKxT: jax.Array, new_BxK: jax.Array, at: jax.Array) -> jax.Array:
+    """The sequences with `new` at a place."""
+    return jax.lax.dynamic_update_slice_in_dim(x_BxKxT, new_BxK[..., None].astype(x_BxKxT.dtype), at, axis=2)
 
 
-def _attend(
-    x_Bx1xE: jax.Array,
-    layer: Attention,
-    config: Model,
-    keys: jax.Array,
-    values: jax.Array,
-    bias: jax.Array | None,
-    mask: jax.Array,
-) -> jax.Array:
-    query = split_heads(dense(x_Bx1xE, layer.query)[0], config)
-    mixed = attention(query, keys, values, bias, mask)
-    return dense(mixed.reshape(*x_Bx1xE.shape[:2], -1), layer.out)[0]
+def _choose(logits_BxKxV: jax.Array, sampling: Sampling | None, at: jax.Array) -> jax.Array:
+    """The next token of each sequence, (B, K) int32."""
+    likeliest_BxK = jnp.argmax(logits_BxKxV, axis=-1).astype(jnp.int32)
+    if sampling is None:
+        return likeliest_BxK
+    drawn_BxK = _draw(logits_BxKxV, sampling, at)
+    return jnp.where(sampling.temperature[:, None] > 0, drawn_BxK, likeliest_BxK)
 
 
-def _bias_of_row(table: PositionBias | None, config: Model, room: int, place: jax.Array) -> jax.Array:
-    """Position bias of the query at `place` to every key of the cache, float32 (1, H, 1, T)."""
-    assert table is not None  # a stack has one table, or every layer has its own
-    buckets_by_age = position_bucket(
-        -np.arange(room),
-        bidirectional=False,
-        buckets=config.relative_position_buckets,
-        max_distance=config.relative_position_max_distance,
-    )
-    age_T = jnp.maximum(place - jnp.arange(room), 0)
-    bias_HxT = table.rel_embedding.astype(jnp.float32)[:, jnp.asarray(buckets_by_age)[age_T]]
-    return bias_HxT[None, :, None, :]
+def _draw(logits_BxKxV: jax.Array, sampling: Sampling, at: jax.Array) -> jax.Array:
+    count, size = logits_BxKxV.shape[1:]
+    rows = Sampling(*(x[:, None, None] for x in sampling))
+    scaled = logits_BxKxV / jnp.where(rows.temperature > 0, rows.temperature, 1.0)
+    kept = filtered(scaled, rows)
+
+    def noise(seed: jax.Array, sequence: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), sequence), at)
+        return jax.random.gumbel(key, (size,))
+
+    gumbel = jax.vmap(lambda seed: jax.vmap(functools.partial(noise, seed))(jnp.arange(count)))(sampling.seed)
+    return jnp.argmax(kept + gumbel, axis=-1).astype(jnp.int32)
+
+
+def filtered(logits_BxKxV: jax.Array, rows: Sampling) -> jax.Array:
+    """FORBIDDEN where top-k, top-p or min-p leave a token out; settings (B, 1, 1). Ties with the last one stay in."""
+    wants_k, wants_p = (rows.top_k > 0) & (rows.top_k < logits_BxKxV.shape[2]), rows.top_p < 1
+
+    def by_count(logits: jax.Array) -> jax.Array:
+        least = _least(logits, jnp.ones_like(logits), rows.top_k.astype(jnp.float32))
+        return jnp.where(wants_k & (logits < least), FORBIDDEN, logits)
+
+    def by_mass(logits: jax.Array) -> jax.Array:
+        least = _least(logits, jax.nn.softmax(logits, axis=-1), rows.top_p)
+        return jnp.where(wants_p & (logits < least), FORBIDDEN, logits)
+
+    logits_BxKxV = jax.lax.cond(jnp.any(wants_k), by_count, lambda logits: logits, logits_BxKxV)
+    logits_BxKxV = jax.lax.cond(jnp.any(wants_p), by_mass, lambda logits: logits, logits_BxKxV)
+    largest = jnp.max(logits_BxKxV, axis=-1, keepdims=True)
+    least = largest + jnp.log(jnp.maximum(rows.min_p, jnp.finfo(jnp.float32).tiny))
+    return jnp.where((rows.min_p > 0) & (logits_BxKxV < least), FORBIDDEN, logits_BxKxV)
+
+
+def _least(values_BxKxV: jax.Array, weights_BxKxV: jax.Array, needed: jax.Array) -> jax.Array:
+    """The largest bound, (B, K, 1), at or above which weights sum to `needed`, or the smallest value.
+
+    By halving the range of float32's bits, in their order as numbers, 32 times: exact, and cheaper than sorting.
+    """
+    bits = jax.lax.bitcast_convert_type(values_BxKxV, jnp.int32)
+    ordered = jnp.where(bits < 0, bits ^ 0x7FFFFFFF, bits)  # integers in the order of the floats
+    low, high = (jnp.min(ordered, axis=-1, keepdims=True), jnp.max(ordered, axis=-1, keepdims=True))
+
+    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = (low >> 1) + (high >> 1) + ((low | high) & 1)  # rounded up, and never too large for an int32
+        enough = jnp.sum(jnp.where(ordered >= middle, weights_BxKxV, 0.0), axis=-1, keepdims=True) >= needed
+        return jnp.where(enough, middle, low), jnp.where(enough, high, jnp.maximum(middle - 1, low))
+
+    low, _ = jax.lax.fori_loop(0, 32, halve, (low, high))
+    return jax.lax.bitcast_convert_type(jnp.where(low < 0, low ^ 0x7FFFFFFF, low), jnp.float32)
