@@ -1,7 +1,6 @@
 """`spanloom fill CHECKPOINT`: lines with masked spans in, JSONL with what the model puts there out."""
 
 import contextlib
-import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spanloom.cli.errors import CommandError
+from spanloom.cli.line_job import as_utf8
 from spanloom.cli.parsing import options
 from spanloom.pipeline.durable import write_file
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
             _sign(Path(chosen.output), filler.made_by, continued=bool(done))
         records = fill_lines(rest, filler.vocabulary, filler.predict, len(done) + 1, filler.most_tokens)
         if chosen.output is None:
-            _as_utf8(sys.stdout)
+            as_utf8(sys.stdout)
             _write(records, sys.stdout)
         else:
             with open(chosen.output, "a", encoding="utf-8") as file:
@@ -88,12 +88,6 @@ class Filler:
     """What the user should know of it."""
 
 
-def _as_utf8(stream: Any, errors: str = "strict") -> None:
-    """Lines and JSON are UTF-8, whatever the locale says."""
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(encoding="utf-8", errors=errors)
-
-
 @contextlib.contextmanager
 def _open_lines(texts: Sequence[str], path: str | None) -> Iterator[Iterable[str]]:
     """Lines from the command line, a file or standard input."""
@@ -104,7 +98,7 @@ def _open_lines(texts: Sequence[str], path: str | None) -> Iterator[Iterable[str
     elif path is None:
         if sys.stdin is None:
             raise CommandError("standard input is closed: give --text LINE or --input FILE")
-        _as_utf8(sys.stdin, errors="surrogateescape")
+        as_utf8(sys.stdin, errors="surrogateescape")
         yield sys.stdin
     else:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:  # bad bytes are refused line by line

@@ -18,6 +18,8 @@ COMMANDS = {
         "span corruption on text files, no recipe file needed",
     ),
     "finetune": ("--data pairs.tsv --start CHECKPOINT --out DIR", "inputs to targets, from a checkpoint"),
+    "generate": ("CHECKPOINT --input lines.txt", "what a model writes for each line, greedily, by beams or drawn"),
+    "score": ("CHECKPOINT pairs.jsonl", "how likely a model finds targets"),
     "fill": ("CHECKPOINT", "what a model puts in the place of masked spans"),
     "plan": (
         "RECIPE [--on v4-32 h100x8 ...]",

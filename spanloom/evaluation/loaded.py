@@ -17,7 +17,7 @@ from spanloom.settings.generation import Generation
 from spanloom.settings.mesh import Mesh
 from spanloom.settings.model import Model
 from spanloom.vocabularies.build import build
-from spanloom.vocabularies.vocabulary import Int32Array, Vocabulary
+from spanloom.vocabularies.vocabulary import Ids, Int32Array, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -128,4 +128,8 @@ class LoadedModel:
         Pairs with the same input are cheapest side by side: it is encoded once for them.
         """
         ids = [(self.encode(inputs, eos=inputs_eos), self.encode(target)) for inputs, target in pairs]
-        return self._scorer.score(ids, batch_size)
+        return self.score_ids(ids, batch_size)
+
+    def score_ids(self, pairs: Sequence[tuple[Ids, Ids]], batch_size: int = BATCH) -> list[Score]:
+        """The same of encoder tokens and target tokens, see `Scorer.score`."""
+        return self._scorer.score(pairs, batch_size)

@@ -23,7 +23,7 @@ class Request:
 
     inputs: Ids
     """Encoder tokens, end of sequence included where the model was trained with it."""
-    settings: Generation = Generation()
+    settings: Generation = field(default_factory=Generation)
     """How."""
     prefix: Ids = ()
     """Tokens with which every output begins; they add nothing to scores."""
@@ -140,7 +140,8 @@ def check_request(request: Request) -> None:
     if len(request.prefix) + longest > settings.max_length:
         what = "choices, end of sequence included," if request.choices else "prefix"
         raise ValueError(
-            f"max_length is {settings.max_length}, and the {what} needs {len(request.prefix) + longest} tokens: raise it"
+            f"max_length is {settings.max_length}, and the {what} needs {len(request.prefix) + longest} tokens: give "
+            "it as many"
         )
     if request.choices and not all(len(choice) for choice in request.choices):
         raise ValueError("a choice is empty")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from spanloom.model.decoding_cache import Cache, Ready, advance, grow, ready, start
-from spanloom.model.decoding_rules import FORBIDDEN, Rules, allow
+from spanloom.model.decoding_rules import FORBIDDEN, Numbers, Rules, allow
 from spanloom.model.params import T5
 from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.settings.model import Model
@@ -43,15 +43,15 @@ class Written(NamedTuple):
 class Sampling(NamedTuple):
     """How each input's tokens are chosen; arrays (B,). Probabilities are filtered in this order."""
 
-    temperature: jax.Array
+    temperature: Numbers
     """Logits are divided by it, float32; 0: the likeliest token."""
-    top_k: jax.Array
+    top_k: Numbers
     """Only the k likeliest tokens, int32; 0: all."""
-    top_p: jax.Array
+    top_p: Numbers
     """Only the likeliest tokens that together have this probability (Holtzman et al. 2020), float32; 1: all."""
-    min_p: jax.Array
+    min_p: Numbers
     """Only tokens at least this fraction as likely as the likeliest (Nguyen et al. 2024), float32; 0: all."""
-    seed: jax.Array
+    seed: Numbers
     """What is drawn follows from it, the number of the sequence and the place alone; uint32."""
 
 
@@ -124,7 +124,7 @@ def sample(
     The width of the rules is T. `sampling`: None is greedy. An input without tokens gets none. Compiled once for each
     shape and each room of the cache.
     """
-    batch, longest = rules.forced_BxT.shape
+    longest = rules.forced_BxT.shape[1]
     begin = functools.partial(_begin, config=config, count=count, place=place)
     run = functools.partial(_run, config=config, eos_id=eos_id, place=place)
 

@@ -177,8 +177,8 @@ def advance(
     hidden_BxKxE = rms_norm(x_BxKxE, decoder.decoder_norm, config.norm_epsilon)
     logits_BxKxV = head_logits(weights.params, config, hidden_BxKxE)
     logits_BxKxV = place.activations(logits_BxKxV, "batch", "stack", "vocab")
-    written = {"keys": tuple(keys), "values": tuple(values), "source": reach.source_BxKxT}
-    return logits_BxKxV, replace(cache, **written, length=cache.length + 1)
+    cache = replace(cache, keys=tuple(keys), values=tuple(values), source=reach.source_BxKxT, length=cache.length + 1)
+    return logits_BxKxV, cache
 
 
 class _Reach:

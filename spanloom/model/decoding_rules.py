@@ -4,24 +4,28 @@ B inputs, K sequences of each, C choices, T places, V tokens. What must not be w
 logit; probabilities of what is left are not made larger for it.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 FORBIDDEN = -1e9
 _COLUMNS = 256  # groups of logits, see `likeliest`
 
 
+Numbers = jax.Array | np.ndarray[Any, Any]
+
+
 class Rules(NamedTuple):
     """What may be written. None: no such rule."""
 
-    forced_BxT: jax.Array
+    forced_BxT: Numbers
     """Tokens that must stand at their places, int32; 0 where the model is free."""
-    choices_BxCxT: jax.Array | None = None
+    choices_BxCxT: Numbers | None = None
     """Sequences one of which it must be, int32, end of sequence included, then 0; a row of zeros is no choice. An input
     without choices is free."""
-    ngram_B: jax.Array | None = None
+    ngram_B: Numbers | None = None
     """No n-gram of this length comes twice in a sequence, int32; 0: they may."""
 
 
@@ -34,7 +38,7 @@ def allow(logits_BxKxV: jax.Array, rules: Rules, written_BxKxT: jax.Array, place
     return logits_BxKxV
 
 
-def _off_choices(size: int, choices_BxCxT: jax.Array, written_BxKxT: jax.Array, place: jax.Array) -> jax.Array:
+def _off_choices(size: int, choices_BxCxT: Numbers, written_BxKxT: jax.Array, place: jax.Array) -> jax.Array:
     """FORBIDDEN for each token with which no choice goes on that begins as the sequence does."""
     later_T = jnp.arange(written_BxKxT.shape[2]) >= place
     same_BxKxC = jnp.all((written_BxKxT[:, :, None] == choices_BxCxT[:, None]) | later_T, axis=-1)
@@ -48,7 +52,7 @@ def _off_choices(size: int, choices_BxCxT: jax.Array, written_BxKxT: jax.Array, 
     return jnp.where(allowed | free_Bx1x1, 0.0, FORBIDDEN)
 
 
-def _repeating(size: int, ngram_B: jax.Array, written_BxKxT: jax.Array, place: jax.Array) -> jax.Array:
+def _repeating(size: int, ngram_B: Numbers, written_BxKxT: jax.Array, place: jax.Array) -> jax.Array:
     """FORBIDDEN for each token that would end an n-gram which the sequence has already.
 
     The token at place j is such a one if the n - 1 tokens before it are the n - 1 last ones: if the agreement of what

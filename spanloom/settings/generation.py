@@ -49,12 +49,13 @@ def check_generation(settings: Generation) -> None:
             raise ValueError(f"{name} is {getattr(settings, name)}; it must be {wanted}")
     if settings.beams > 1 and settings.temperature > 0:
         raise ValueError(
-            f"beams is {settings.beams} and temperature {settings.temperature}: beam search draws nothing; leave one out"
+            f"beams is {settings.beams} and temperature {settings.temperature}: beam search draws nothing, so give "
+            "one of the two"
         )
     if settings.outputs > 1 and settings.temperature == 0 and settings.outputs > settings.beams:
         raise ValueError(
-            f"outputs is {settings.outputs}, but there are {settings.beams} beams: give as many beams, or a temperature "
-            "above 0 to draw them"
+            f"outputs is {settings.outputs}, but there are {settings.beams} beams: give as many beams, or "
+            "draw them, with a temperature above 0"
         )
     filters = [name for name, off in (("top_k", 0), ("top_p", 1), ("min_p", 0)) if getattr(settings, name) != off]
     if filters and settings.temperature == 0:

@@ -1,0 +1,258 @@
+"""A command that answers line after line with a model: reading, progress, bad lines, and where answers go."""
+
+import contextlib
+import io
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from spanloom.cli.errors import CommandError, UsageError
+from spanloom.cli.line_output import ALONE, LINE, LineOutput, Record, as_line, skip_answered
+from spanloom.pipeline.share import BuildShare, share_of
+
+if TYPE_CHECKING:
+    from spanloom.evaluation.loaded import LoadedModel
+
+BLOCK = 256
+"""Lines that are read before any is answered, so that those of like lengths are computed together."""
+ERROR = "error"
+"""Field of the answer to a line that has none."""
+_SECONDS_BETWEEN = 10.0
+
+Read = Callable[[int, str], tuple[Record, Any]]
+"""A line's record, and what is asked with it; raises BadLineError."""
+Answer = Callable[[Sequence[Any]], Sequence[Record]]
+"""The fields that each answer adds to its record."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the user asked for."""
+
+    input: str | None
+    """File of lines; None or -: standard input."""
+    output: str | None
+    """File of answers; None or -: standard output."""
+    errors: Literal["stop", "keep"]
+    """Whether a bad line stops the command, or is answered with why."""
+    share: BuildShare = ALONE
+    """Of several jobs."""
+    field: str = "inputs"
+    """Field of the input."""
+
+
+def share_from(text: str | None, output: str | None) -> BuildShare:
+    """The share that --shard names. Raises UsageError."""
+    if text is None:
+        return ALONE
+    if output in (None, "-"):
+        raise UsageError("--shard: jobs that share the lines need an --output that all of them see")
+    try:
+        return share_of(text)
+    except ValueError as error:
+        raise UsageError(f"--shard {text}: {error}") from None
+
+
+def run(job: Job, made_by: Record, read: Read, answer: Answer) -> None:
+    """Answer every line. Raises CommandError for what cannot be read, written or gone on with, naming the line."""
+    with open_lines(job.input) as (lines, total):
+        numbered = _numbered(lines)
+        if job.output in (None, "-"):
+            as_utf8(sys.stdout)
+            for block in _answers(numbered, job, read, answer, _Progress(total, 0)):
+                sys.stdout.write(b"".join(map(as_line, block)).decode())
+                sys.stdout.flush()
+            return
+        output = LineOutput(Path(job.output), job.share)
+        with output.alone():
+            done = output.begin(made_by)
+            counted = _Counted(numbered)
+            mine = (one for one in counted if output.owns(one[0]))
+            skip_answered(mine, done, lambda record, line: _same(record, line, job.field), output.path)
+            output.append(_answers(mine, job, read, answer, _Progress(_share(total, job.share), len(done))))
+            if output.finish(counted.number):
+                print(f"{output.whole}: {counted.number:,} lines, all answered", file=sys.stderr)
+            else:
+                print(f"{output.path}: done; other jobs are not yet", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def open_lines(path: str | None) -> Iterator[tuple[Iterable[str], int | None]]:
+    """Lines of a file or of standard input, and how many there are, where that can be known."""
+    if path in (None, "-"):
+        if sys.stdin is None:
+            raise CommandError("standard input is closed: give --input FILE")
+        as_utf8(sys.stdin, errors="surrogateescape")
+        yield sys.stdin, None
+        return
+    assert path is not None
+    total = None
+    if Path(path).is_file():
+        with open(path, "rb") as file:
+            total = sum(1 for _ in file)
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as text:  # bad bytes are met line by line
+        yield text, total
+
+
+def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(lines, 1):
+        yield number, line.removesuffix("\n").removesuffix("\r")
+
+
+class _Counted:
+    """Lines, with the number of the last one that was read."""
+
+    def __init__(self, numbered: Iterator[tuple[int, str]]) -> None:
+        self._numbered, self.number = numbered, 0
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        for number, line in self._numbered:
+            self.number = number
+            yield number, line
+
+
+def _answers(
+    numbered: Iterator[tuple[int, str]], job: Job, read: Read, answer: Answer, progress: "_Progress"
+) -> Iterator[list[Record]]:
+    """Blocks of answers. A bad line ends the last of them, after those before it, where it is to stop the command."""
+    with progress:
+        while block := list(itertools.islice(numbered, BLOCK)):
+            records: list[Record] = []
+            asked: list[tuple[int, Any]] = []
+            bad = None
+            for number, line in block:
+                try:
+                    record, question = read(number, line)
+                    asked.append((len(records), question))
+                    records.append({LINE: number, **record})
+                except ValueError as error:
+                    if job.errors == "stop":
+                        bad = CommandError(
+                            f"line {number}: {error}. --errors keep goes on, and says so in the line's place"
+                        )
+                        break
+                    records.append({LINE: number, job.field: _shown(line), ERROR: str(error)})
+            if asked:
+                fields = answer([question for _, question in asked])
+                for (place, _), more in zip(asked, fields, strict=True):
+                    records[place] |= more
+            yield records
+            progress.advance(len(records))
+            if bad is not None:
+                raise bad
+
+
+def _same(record: Record, line: str, field: str) -> bool:
+    """Whether an answer is to this line, as far as its input tells."""
+    from spanloom.evaluation.line_requests import BadLineError, record_of
+
+    if ERROR in record:
+        return bool(record.get(field) == _shown(line))
+    try:
+        return bool(record_of(line, field).get(field) == record.get(field))
+    except BadLineError:
+        return False
+
+
+def _shown(line: str) -> str:
+    """A line as it can be written, bad bytes as U+FFFD."""
+    return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _share(total: int | None, share: BuildShare) -> int | None:
+    return None if total is None else len(range(share.index, total, share.of))
+
+
+def as_utf8(stream: Any, errors: str = "strict") -> None:
+    """Lines and JSON are UTF-8, whatever the locale says."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+class _Progress:
+    """How far it is, on standard error: a bar on a terminal, else a line now and then."""
+
+    def __init__(self, total: int | None, done: int) -> None:
+        self._total, self._done, self._begun = total, done, done
+        self._born = self._last = time.monotonic()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> "_Progress":
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("lines"), MofNCompleteColumn(), BarColumn(bar_width=None), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True))
+            self._task = self._bar.add_task("", total=self._total, completed=self._done)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, lines: int) -> None:
+        """So many more lines are answered."""
+        self._done += lines
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done)
+        elif now - self._last >= _SECONDS_BETWEEN:
+            self._last = now
+            of = "" if self._total is None else f" of {self._total:,}"
+            pace = (self._done - self._begun) / (now - self._born)
+            print(f"{self._done:,}{of} lines, {pace:.3g} a second", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def compiled_programs_kept() -> Iterator[None]:
+    """Inside, compiled programs are read from the cache and written to it."""
+    from spanloom.training.compile_cache import enable_compile_cache, seal_entries
+
+    directory = enable_compile_cache()
+    try:
+        yield
+    finally:
+        if directory is not None:
+            seal_entries(directory)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The model of a checkpoint."""
+
+    model: "LoadedModel"
+    """On all devices of this process."""
+    made_by: Record
+    """What tells it from others."""
+    inputs_eos: bool
+    """Whether its last task's inputs end with an end of sequence."""
+    most_tokens: int | None
+    """The longest input that memory takes; None: nobody knows."""
+
+
+def load(checkpoint: str, which: str) -> Source:
+    """The model of a checkpoint."""
+    import jax
+
+    from spanloom.evaluation.loaded import LoadedModel
+    from spanloom.evaluation.masked_lines import most_tokens
+    from spanloom.settings.mesh import Mesh
+    from spanloom.training.fits import available_memory
+    from spanloom.training.read_model import read_model
+
+    source = read_model(Path(checkpoint), which)
+    run = source.lineage.run
+    features = {} if run is None else {feature.name: feature for feature in run.tasks[-1].features}
+    return Source(
+        LoadedModel(source, Mesh()),
+        {"model": source.lineage.origin, "fingerprint": source.fingerprint()},
+        features["inputs"].add_eos if "inputs" in features else True,
+        most_tokens(source.model, available_memory(jax.devices()[0])),
+    )

@@ -1,0 +1,188 @@
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from spanloom.cli import line_job
+from spanloom.cli.main import main
+from spanloom.evaluation.loaded import Generated, Text
+from spanloom.evaluation.scoring import Score
+from spanloom.settings.vocabulary import Bytes
+from spanloom.vocabularies.build import build
+
+pytestmark = pytest.mark.short
+
+
+class Echo:
+    """Stands for a model: it writes its input backwards, and scores a target by its length."""
+
+    vocabulary = build(Bytes())
+
+    def __init__(self):
+        self.asked = []
+
+    def encode(self, text, *, eos=True):
+        return np.append(self.vocabulary.encode(text), [1]) if eos else self.vocabulary.encode(text)
+
+    def write(self, requests, batch_size):
+        self.asked += requests
+        return [[request.inputs[:-1][::-1]] * request.settings.outputs for request in requests]
+
+    def as_text(self, outputs):
+        return Generated(tuple(Text(self.vocabulary.decode(ids), ids, -1.0, -2.0) for ids in outputs))
+
+    def score_ids(self, pairs, batch_size):
+        return [Score((-1.0,) * len(target)) for _, target in pairs]
+
+
+@pytest.fixture
+def echo(monkeypatch):
+    model = Echo()
+
+    def load(checkpoint, which):
+        return line_job.Source(model, {"model": checkpoint, "fingerprint": checkpoint[0]}, True, 100)
+
+    monkeypatch.setattr(line_job, "load", load)
+    monkeypatch.setattr(line_job, "BLOCK", 3)
+    return model
+
+
+@pytest.fixture
+def lines(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"line {number}\n" for number in range(1, 11)), encoding="utf-8")
+    return path
+
+
+def answers(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_command_killed_anywhere_goes_on(tmp_path, lines, echo):
+    output = tmp_path / "out.jsonl"
+    argv = ["generate", "x", "--input", str(lines), "--output", str(output), "--beams", "2", "--outputs", "2"]
+    assert main(argv) == 0
+    whole = output.read_bytes()
+    assert [row["line"] for row in answers(output)] == list(range(1, 11))
+    assert answers(output)[3] == {
+        "line": 4,
+        "inputs": "line 4",
+        "outputs": [{"text": "4 enil", "score": -1.0, "log_prob": -2.0}] * 2,
+    }
+    for cut in (0, 1, len(whole) // 3, whole.index(b"\n") + 1, len(whole) - 1, len(whole)):
+        output.write_bytes(whole[:cut])
+        echo.asked.clear()
+        assert main(argv) == 0
+        assert output.read_bytes() == whole
+        assert len(echo.asked) == 10 - whole[:cut].count(b"\n")
+
+
+def test_an_output_is_continued_by_what_began_it_alone(tmp_path, lines, echo, capsys):
+    output = tmp_path / "out.jsonl"
+    argv = ["generate", "x", "--input", str(lines), "--output", str(output)]
+    assert main(argv) == 0
+    whole = output.read_bytes()
+    for changed, said in (
+        (["generate", "y", *argv[2:]], "was begun with model x, and this is y"),
+        ([*argv, "--max-length", "7"], "was begun with max_length 128, and this is 7"),
+    ):
+        assert main(changed) == 1
+        assert said in capsys.readouterr().err
+    lines.write_text("line 1\nother\n")
+    assert main(argv) == 1
+    assert "holds an answer to line 2, but the input has another line there" in capsys.readouterr().err
+    output.write_text("my notes\n")
+    assert main(argv) == 1
+    assert "line 1 is none that this command wrote" in capsys.readouterr().err and output.read_text() == "my notes\n"
+    output.write_bytes(whole)
+    (tmp_path / "out.jsonl.by.json").unlink()
+    assert main(argv) == 1
+    assert "does not say what made them" in capsys.readouterr().err
+
+
+def test_a_bad_line_stops_after_those_before_it_or_is_kept_as_an_error(tmp_path, echo, capsys):
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    good = '{"inputs": "a", "id": 7, "settings": {"temperature": 0.5, "seed": 3}}'
+    bad = {
+        '{"inputs": 3}': 'needs a field "inputs" that holds a string',
+        '{"inputs"': "begins like JSON, but is not",
+        "": "is empty",
+        '{"inputs": "a", "settings": {"beam": 2}}': "there is no setting 'beam'",
+        '{"inputs": "a", "settings": {"max_length": "many"}}': "",
+        '{"inputs": "a", "choices": "b"}': '"choices" must be a list',
+        "x" * 200: "has 201 tokens, and memory takes about 100",
+        "caf\udce9": "is not UTF-8",
+    }
+    text = "\n".join([good, *bad, "last"])
+    source.write_bytes(text.encode("utf-8", "surrogateescape") + b"\n")
+    argv = ["generate", "x", "--input", str(source), "--output", str(output)]
+    assert main(argv) == 1
+    assert 'line 2: needs a field "inputs"' in capsys.readouterr().err
+    assert [row["line"] for row in answers(output)] == [1]
+    assert main([*argv, "--errors", "keep"]) == 0
+    rows = answers(output)
+    assert [row["line"] for row in rows] == list(range(1, len(bad) + 3))
+    assert rows[0]["id"] == 7 and rows[0]["outputs"] and rows[-1]["outputs"]
+    for row, said in zip(rows[1:-1], bad.values(), strict=True):
+        assert said in row["error"] and "outputs" not in row
+    whole = output.read_bytes()
+    output.write_bytes(whole[: len(whole) // 2])
+    assert main([*argv, "--errors", "keep"]) == 0
+    assert output.read_bytes() == whole
+    assert [request.settings.seed for request in echo.asked[:1]] == [3]
+    assert echo.asked[-1].settings.seed == len(bad) + 2
+
+
+def test_jobs_share_the_lines_and_the_last_puts_them_together(tmp_path, lines, echo, capsys):
+    one, many = tmp_path / "one.jsonl", tmp_path / "many.jsonl"
+    argv = ["generate", "x", "--input", str(lines), "--output"]
+    assert main([*argv, str(one)]) == 0
+    for shard in ("2/3", "0/3"):
+        assert main([*argv, str(many), "--shard", shard]) == 0
+        assert not many.exists()
+    part = tmp_path / "many.jsonl.0-of-3"
+    part.write_bytes(part.read_bytes()[:-5])  # as if killed
+    assert main([*argv, str(many), "--shard", "0/3"]) == 0
+    assert main([*argv, str(many), "--shard", "1/3"]) == 0
+    assert many.read_bytes() == one.read_bytes()
+    capsys.readouterr()
+    assert main([*argv, str(many), "--shard", "3/3"]) == 2
+    assert main(["generate", "x", "--shard", "0/3"]) == 2
+    assert "need an --output" in capsys.readouterr().err
+
+
+def test_lines_from_a_pipe_to_a_pipe(echo, capsys, monkeypatch, lines):
+    with lines.open(encoding="utf-8") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert main(["generate", "x"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["outputs"][0]["text"] for row in rows[:2]] == ["1 enil", "2 enil"]
+
+
+def test_targets_are_scored(tmp_path, echo, capsys):
+    source = tmp_path / "pairs.jsonl"
+    source.write_text('{"inputs": "a", "targets": "bc"}\n{"inputs": "a", "targets": ["d", "efg"], "id": 1}\n')
+    assert main(["score", "x", str(source), "--per-token", "true"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows[0]["scores"] == [{"log_prob": -3.0, "normalized": -1.0, "tokens": 3, "token_log_probs": [-1.0] * 3}]
+    assert [score["tokens"] for score in rows[1]["scores"]] == [2, 4] and rows[1]["id"] == 1
+    source.write_text('{"inputs": "a"}\n')
+    assert main(["score", "x", str(source)]) == 1
+    assert 'line 1: needs a field "targets"' in capsys.readouterr().err
+
+
+def test_settings_are_checked_before_anything_is_read(capsys):
+    assert main(["generate", "/nowhere", "--top-k", "3"]) == 2
+    assert "--top-k is set, but temperature is 0" in capsys.readouterr().err
+    assert main(["generate", "/nowhere", "--beam", "3"]) == 2
+    assert "did you mean --beams" in capsys.readouterr().err
+
+
+def test_how_far_it_is(capsys, monkeypatch):
+    now = iter([0.0, 1.0, 20.0])
+    monkeypatch.setattr(line_job, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    with line_job._Progress(100, 20) as progress:
+        progress.advance(5)
+        progress.advance(15)
+    assert capsys.readouterr().err == "40 of 100 lines, 1 a second\n"

@@ -1,0 +1,113 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tiny_model import tiny_source
+
+from spanloom.evaluation.loaded import LoadedModel
+from spanloom.evaluation.writing import Request, check_request
+from spanloom.settings.generation import Generation
+
+TEXTS = ["a line", "another one, a little longer", "x", "what comes last"]
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadedModel:
+    return LoadedModel(tiny_source())
+
+
+def test_what_is_written_is_likely_as_it_says(model):
+    """Greedy and beams: log-probabilities are those of scoring, per token too; beams come best first."""
+    greedy = [one.outputs[0] for one in model.generate(TEXTS, max_length=8)]
+    beams = model.generate(TEXTS, max_length=8, beams=3, outputs=3)
+    assert all(len(one.outputs) == 3 for one in beams)
+    outputs = [(text, one) for text, one in zip(TEXTS, greedy, strict=True)]
+    outputs += [(text, output) for text, one in zip(TEXTS, beams, strict=True) for output in one.outputs]
+    scores = model.score_ids([(model.encode(text), output.tokens) for text, output in outputs])
+    np.testing.assert_allclose([s.log_prob for s in scores], [o.log_prob for _, o in outputs], atol=1e-4)
+    for one in beams:
+        assert [output.score for output in one.outputs] == sorted((o.score for o in one.outputs), reverse=True)
+        for output in one.outputs:
+            assert output.score == pytest.approx(output.log_prob / ((5 + len(output.tokens)) / 6) ** 0.6, abs=1e-5) or (
+                output.score == pytest.approx(output.log_prob, abs=1e-6)  # none ended
+            )
+    assert scores[0].normalized == pytest.approx(scores[0].log_prob / len(greedy[0].tokens))
+
+
+def test_requests_of_all_kinds_stand_side_by_side_in_their_order(model):
+    drawn = Generation(max_length=8, temperature=1.5, top_k=20, top_p=0.95, min_p=0.01, outputs=2, seed=5)
+    kinds = [Generation(max_length=8), drawn, Generation(max_length=8, no_repeat_ngram=1), Generation(max_length=5)]
+    requests = [Request(model.encode(text), kind) for text in TEXTS for kind in kinds]
+    together = model.write(requests)
+    alone = {place: model.write([requests[place]])[0] for place in (1, 5, 6)}
+    for place, expected in alone.items():
+        assert [o.tokens.tolist() for o in together[place]] == [o.tokens.tolist() for o in expected]
+    assert together[1][0].tokens.tolist() != together[1][1].tokens.tolist()
+    for place in range(2, len(requests), 4):
+        (output,) = together[place]
+        assert len(set(output.tokens.tolist())) == len(output.tokens)  # no token twice
+    assert all(len(together[place][0].tokens) <= 5 for place in range(3, len(requests), 4))
+    other_seed = [Request(model.encode(TEXTS[0]), Generation(**{**vars(drawn), "seed": 6}))]
+    assert model.write(other_seed)[0][0].tokens.tolist() != together[1][0].tokens.tolist()
+
+
+def test_a_prefix_and_choices_hold(model):
+    choices = ["yes", "no", "perhaps"]
+    (one,) = model.generate("a line", prefix="so: ", choices=choices, beams=4, outputs=4, max_length=16, alpha=0)
+    assert sorted(output.text for output in one.outputs) == sorted(f"so: {choice}" for choice in choices)
+    prefix = model.vocabulary.encode("so: ")
+    scores = model.score([("a line", f"so: {choice}") for choice in choices])
+    expected = sorted((sum(score.token_log_probs[len(prefix) :]) for score in scores), reverse=True)
+    np.testing.assert_allclose([output.log_prob for output in one.outputs], expected, atol=1e-4)
+    assert model.generate("a line", choices=choices, max_length=8)[0].text in choices
+
+
+def test_targets_of_one_input_score_as_they_do_alone(model):
+    targets = ["a", "longer target", "x" * 600, "é", ""]
+    together = model.score([("the input", target) for target in targets] + [("another", "a")])
+    for place, target in enumerate(targets):
+        (alone,) = model.score([("the input", target)])
+        np.testing.assert_allclose(together[place].token_log_probs, alone.token_log_probs, atol=2e-4)
+        assert len(alone.token_log_probs) == len(target.encode()) + 1
+    assert together[0].log_prob != pytest.approx(together[-1].log_prob, abs=1e-3)
+    with pytest.raises(ValueError, match="pair 1: the target holds the id 0"):
+        model.score_ids([([5, 1], [4, 0, 1])])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"max_length": 0}, "max_length is 0; it must be at least 1"),
+        ({"alpha": -1.0}, "alpha is -1.0"),
+        ({"beams": 2, "temperature": 1.0}, "beam search draws nothing"),
+        ({"outputs": 3}, "outputs is 3, but there are 1 beams"),
+        ({"top_k": 3}, "top_k is set, but temperature is 0"),
+        ({"top_p": 0.0, "temperature": 1.0}, "top_p is 0.0"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+@pytest.mark.short
+def test_settings_that_make_no_sense_are_refused(changes, said):
+    with pytest.raises(ValueError, match=said):
+        check_request(Request([5, 1], Generation(**changes)))
+
+
+@pytest.mark.short
+def test_requests_that_cannot_be_answered_are_refused(model):
+    with pytest.raises(ValueError, match=r"there is no setting 'beam'; did you mean beams"):
+        model.generate("x", beam=2)
+    with pytest.raises(ValueError, match="request 2: the input has no tokens"):
+        model.write([Request([5, 1]), Request([])])
+    with pytest.raises(ValueError, match="max_length is 3, and the prefix needs 4 tokens"):
+        check_request(Request([5], Generation(max_length=3), prefix=[4, 5, 6]))
+    with pytest.raises(ValueError, match="choices, end of sequence included, needs 5"):
+        check_request(Request([5], Generation(max_length=4), prefix=[4, 5], choices=[[6, 7]]))
+    with pytest.raises(ValueError, match="a choice is empty"):
+        check_request(Request([5], choices=[[]]))
+
+
+@pytest.mark.short
+def test_importing_the_package_stays_light():
+    check = "import spanloom, sys; assert spanloom.load; assert not {'jax', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True, timeout=120)

@@ -1,0 +1,17 @@
+"""A byte model of random weights that writes something, for tests of what is done with a loaded model."""
+
+import jax
+
+from spanloom.conversion.trained_model import Lineage, TrainedModel
+from spanloom.model.params import declare, flatten, initialize, unflatten
+from spanloom.settings.model import Model
+from spanloom.settings.vocabulary import Bytes
+
+TINY = Model(vocab_size=384, d_model=16, d_ff=16, num_heads=2, d_kv=8, num_encoder_layers=1, num_decoder_layers=1)
+
+
+def tiny_source(seed: int = 3, model: Model = TINY) -> TrainedModel:
+    """Its logits differ by several nats, so that neither order nor rounding decides which token is likeliest."""
+    flat = flatten(initialize(declare(model), jax.random.key(seed)))
+    flat["decoder/logits_dense/kernel"] *= 3
+    return TrainedModel(model, unflatten(model, flat), Bytes(), Lineage(f"tiny {seed}"))
