@@ -13,5 +13,6 @@ TINY = Model(vocab_size=384, d_model=16, d_ff=16, num_heads=2, d_kv=8, num_encod
 def tiny_source(seed: int = 3, model: Model = TINY) -> TrainedModel:
     """Its logits differ by several nats, so that neither order nor rounding decides which token is likeliest."""
     flat = flatten(initialize(declare(model), jax.random.key(seed)))
-    flat["decoder/logits_dense/kernel"] *= 3
+    head = "token_embedder/embedding" if model.tie_embeddings else "decoder/logits_dense/kernel"
+    flat[head] *= 3
     return TrainedModel(model, unflatten(model, flat), Bytes(), Lineage(f"tiny {seed}"))

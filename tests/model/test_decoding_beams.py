@@ -1,0 +1,78 @@
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from spanloom.model import decoding
+from spanloom.model.decoding import get_ready, greedy
+from spanloom.model.decoding_beams import beam_search
+from spanloom.model.decoding_rules import Rules, likeliest
+from spanloom.model.params import declare, initialize
+from spanloom.model.scoring import token_log_probs
+from spanloom.settings.model import Model
+
+TINY = Model(vocab_size=12, d_model=16, d_ff=16, num_heads=2, d_kv=8, num_encoder_layers=1, num_decoder_layers=2)
+INPUTS = np.random.default_rng(1).integers(2, 12, (3, 5)).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return initialize(declare(TINY), jax.random.key(2))
+
+
+def search(params, length, count, **more):
+    rules = Rules(np.zeros((3, length), np.int32))
+    return beam_search(get_ready(params, TINY), TINY, INPUTS, rules, np.full(3, length), count=count, **more)
+
+
+def test_as_many_beams_as_there_are_sequences_find_them_all(params):
+    """All that end within two tokens, with the log-probability that the whole decoder gives them, and T5X's penalty."""
+    every = [[1, 0], *([token, 1] for token in range(12) if token > 1)]
+    beams = search(params, 2, 66)  # 2 K continuations are all of 12 x 11
+    for row in range(3):
+        pairs = {
+            tuple(tokens.tolist()): (float(score), float(log_prob))
+            for tokens, score, log_prob in zip(*(np.asarray(x)[row] for x in beams), strict=True)
+        }
+        batch = {
+            "encoder_input_tokens": np.repeat(INPUTS[row : row + 1], len(every), 0),
+            "decoder_target_tokens": np.array(every, np.int32),
+            "decoder_input_tokens": np.array([[0, first] for first, _ in every], np.int32),
+        }
+        log_probs = np.asarray(token_log_probs(params, TINY, batch)).sum(1)
+        for tokens, log_prob in zip(every, log_probs, strict=True):
+            length = 1 if tokens[0] == 1 else 2
+            score, found = pairs[tuple(tokens)]
+            assert found == pytest.approx(log_prob, abs=1e-5)
+            assert score == pytest.approx(log_prob / ((5 + length) / 6) ** 0.6, abs=1e-5)
+
+
+@pytest.mark.parametrize("rule", ["t5x", "transformers"])
+def test_a_cache_that_grows_gives_the_same(params, rule, monkeypatch):
+    whole, greedily = search(params, 16, 3, rule=rule), greedy(params, TINY, INPUTS, 16)
+    monkeypatch.setattr(decoding, "FIRST_ROOM", 4)
+    grown = search(params, 16, 3, rule=rule)
+    np.testing.assert_array_equal(grown.tokens, whole.tokens)
+    np.testing.assert_allclose(grown.scores, whole.scores, atol=1e-5)
+    np.testing.assert_array_equal(greedy(params, TINY, INPUTS, 16).tokens, greedily.tokens)
+
+
+def test_limits_are_each_inputs_own(params):
+    rules = Rules(np.zeros((3, 8), np.int32))
+    weights = get_ready(params, TINY)
+    mixed = beam_search(weights, TINY, INPUTS, rules, np.array([3, 8, 5]), count=2)
+    for row, length in enumerate((3, 8, 5)):
+        alone = beam_search(weights, TINY, INPUTS, rules, np.full(3, length), count=2)
+        np.testing.assert_array_equal(mixed.tokens[row], alone.tokens[row])
+        np.testing.assert_allclose(mixed.scores[row], alone.scores[row], atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [12, 2000])
+def test_the_likeliest_are_found_in_two_passes(size):
+    logits = np.random.default_rng(0).permutation(2 * 3 * size).reshape(2, 3, size).astype(np.float32)
+    values, tokens = likeliest(logits, 8)
+    for row, k in itertools.product(range(2), range(3)):
+        expected = np.argsort(-logits[row, k])[:8]
+        np.testing.assert_array_equal(tokens[row, k], expected)
+        np.testing.assert_array_equal(values[row, k], logits[row, k][expected])
