@@ -25,6 +25,7 @@ check-all: $(VENV)/.parity
 
 bench: $(VENV)/.parity
 	$(PY) benchmarks/train_step.py
+	$(PY) benchmarks/generate.py
 	$(PY) benchmarks/data.py
 	$(PY) benchmarks/mixing.py
 	$(PY) benchmarks/packing.py

@@ -115,7 +115,8 @@ class Worker:
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
     def ask(self, beams: int, tokens: int) -> Row:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         print(beams, tokens, file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:

@@ -32,6 +32,10 @@ SMALLEST = {
     "cli.py": (["--repeat", "1"], "spanloom recipes"),
     "data.py": (["--quick", "--text", "TEXT"], "store to batch"),
     "identical_loss.py": (["HEAD", "--steps", "1", "--cases", "scanned"], "identical to|scanned: differs from step"),
+    "generate.py": (
+        "--model t5_1_1_tiny --tokens 3 --batch 2 --length 8 --rounds 1 --beams 2 --contenders spanloom".split(),
+        r"\| 2 \| spanloom \| \d",
+    ),
     "growth.py": (["--rounds", "1", "--width", "16"], r"layers +8: .*exponent(.|\n)*at step 10,000,000: CPU s: save"),
     "loader.py": (["--sizes", "0.001", "0.003"], r"at most \d+ MB of a loader's own memory"),
     "mixing.py": (["--tasks", "10", "--repeats", "1"], "10 tasks: .* million draws per CPU second"),
