@@ -33,7 +33,10 @@ SMALLEST = {
     "data.py": (["--quick", "--text", "TEXT"], "store to batch"),
     "identical_loss.py": (["HEAD", "--steps", "1", "--cases", "scanned"], "identical to|scanned: differs from step"),
     "generate.py": (
-        "--model t5_1_1_tiny --tokens 3 --batch 2 --length 8 --rounds 1 --beams 2 --contenders spanloom".split(),
+        [
+            *("--model", "t5_1_1_tiny", "--batch", "2", "--length", "8", "--tokens", "3", "--rounds", "1"),
+            *("--beams", "2", "--contenders", "spanloom"),
+        ],
         r"\| 2 \| spanloom \| \d",
     ),
     "growth.py": (["--rounds", "1", "--width", "16"], r"layers +8: .*exponent(.|\n)*at step 10,000,000: CPU s: save"),

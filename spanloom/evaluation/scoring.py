@@ -69,7 +69,8 @@ class Scorer:
             "decoder_segment_ids": padded([row.segments for row in rows], count, targets),
         }
         placed = {name: self._devices.put(array) for name, array in batch.items()}
-        return np.asarray(token_log_probs(self._params, self._model, placed, place=self._devices.place))
+        found = token_log_probs(self._params, self._model, placed, place=self._devices.place)
+        return np.asarray(found)[: len(rows)]
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,11 @@ def _repeating(size: int, ngram_B: Numbers, written_BxKxT: jax.Array, place: jax
     """FORBIDDEN for each token that would end an n-gram which the sequence has already.
 
     The token at place j is such a one if the n - 1 tokens before it are the n - 1 last ones: if the agreement of what
-    ends before j with what ends before `place` reaches as far back as n - 1.
+    ends before j with what ends before `place` reaches as far back as n - 1. The start token counts, as in
+    transformers.
     """
+    written_BxKxT = jnp.pad(written_BxKxT, [(0, 0), (0, 0), (1, 0)])
+    place = place + 1
     batch, count, room = written_BxKxT.shape
     before_T = jnp.arange(room)
 

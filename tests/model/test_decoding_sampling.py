@@ -63,9 +63,9 @@ def test_ngrams_of_each_inputs_own_length_come_once():
     rules = Rules(np.zeros((3, 6), np.int32), ngram_B=np.array([3, 1, 0], np.int32))
     logits = np.zeros((3, 1, 10), np.float32)
     forbidden = [np.flatnonzero(row < 0).tolist() for row in np.asarray(allow(logits, rules, written, 5))[:, 0]]
-    assert forbidden == [[7], [5, 6, 7], []]
+    assert forbidden == [[7], [0, 5, 6, 7], []]  # the start token is 0
     first = np.asarray(allow(logits, rules, written, 0))
-    assert not first.any()
+    assert np.argwhere(first).tolist() == [[1, 0, 0]]
 
 
 def test_only_choices_go_on_and_inputs_without_any_are_free():
