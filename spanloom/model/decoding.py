@@ -284,7 +284,7 @@ def filtered(logits_BxKxV: jax.Array, rows: Sampling) -> jax.Array:
     return jnp.where((rows.min_p > 0) & (logits_BxKxV < least), FORBIDDEN, logits_BxKxV)
 
 
-def _least(values_BxKxV: jax.Array, weights_BxKxV: jax.Array, needed: jax.Array) -> jax.Array:
+def _least(values_BxKxV: jax.Array, weights_BxKxV: jax.Array, needed: Numbers) -> jax.Array:
     """The largest bound, (B, K, 1), at or above which weights sum to `needed`, or the smallest value.
 
     By halving the range of float32's bits, in their order as numbers, 32 times: exact, and cheaper than sorting.
