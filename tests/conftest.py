@@ -15,6 +15,7 @@ LONG = (
     "cli/test_end_to_end.py",
     "cli/test_objectives.py",
     "cli/test_preprocessors.py",
+    "evaluation/test_loaded_mesh.py",
     "model/test_own_case.py",
     "model/test_t5.py",
     "optim/test_train_trajectory.py",

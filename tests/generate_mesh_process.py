@@ -1,14 +1,15 @@
-"""Writes and scores on 8 simulated devices in several meshes; prints tokens and numbers as JSON.
+"""Writes and scores on simulated devices in several meshes; prints tokens and numbers as JSON.
 
-XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/generate_mesh_process.py MESH [MESH ...]
+XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/generate_mesh_process.py "MESHES" [PROCESS OF PORT]
 
-A mesh is JSON, or null for one device.
+MESHES is a JSON list; null is one device. With PROCESS, the devices are those of several processes, which meet there.
 """
 
 import json
 import sys
 from dataclasses import replace
 
+import jax
 from tiny_model import TINY, tiny_source
 
 from spanloom.evaluation.loaded import LoadedModel
@@ -32,4 +33,8 @@ def answers(mesh: dict | None) -> dict:
 
 
 if __name__ == "__main__":
-    print(json.dumps([answers(json.loads(mesh)) for mesh in sys.argv[1:]]))
+    meshes, *crew = sys.argv[1:]
+    if crew:
+        process, processes, port = map(int, crew)
+        jax.distributed.initialize(f"127.0.0.1:{port}", processes, process, cluster_detection_method="deactivate")
+    print(json.dumps([answers(mesh) for mesh in json.loads(meshes)]))

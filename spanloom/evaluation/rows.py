@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental.multihost_utils import process_allgather
 
 from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.scale.mesh import Layout
@@ -33,6 +35,12 @@ class Devices:
         if isinstance(self.place, Layout):
             return self.place.put_batch({"x": array}, array.shape[0])["x"]
         return jax.device_put(array)
+
+    def fetch(self, arrays: Any) -> Any:
+        """A tree of arrays that were computed there, for numpy: whole, in every process that shares the devices."""
+        if isinstance(self.place, Layout):
+            return process_allgather(arrays, tiled=True)
+        return jax.tree.map(np.asarray, arrays)
 
 
 def width_for(length: int) -> int:

@@ -70,7 +70,8 @@ class Scorer:
         }
         placed = {name: self._devices.put(array) for name, array in batch.items()}
         found = token_log_probs(self._params, self._model, placed, place=self._devices.place)
-        return np.asarray(found)[: len(rows)]
+        whole: np.ndarray = self._devices.fetch(found)
+        return whole[: len(rows)]
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class Writer:
             alpha_B = np.array([one.alpha for one in settings], np.float32)
             shared |= {"count": first.beams, "alpha_B": alpha_B, "rule": first.search}
             beams = beam_search(self._weights, self._model, inputs, rules, limit_B, **shared)
-            tokens, scores, log_probs = map(np.asarray, beams)
+            tokens, scores, log_probs = self._devices.fetch(tuple(beams))
             return [
                 self._beams(tokens[row], scores[row], log_probs[row], one.settings.outputs)
                 for row, one in enumerate(requests)
@@ -99,7 +99,7 @@ class Writer:
         drawing = _sampling(settings) if first.temperature > 0 else None
         shared |= {"count": _count(first), "sampling": drawing}
         written = sample(self._weights, self._model, inputs, rules, limit_B, **shared)
-        tokens, log_probs = map(np.asarray, written)
+        tokens, log_probs = self._devices.fetch(tuple(written))
         return [
             [self._output(tokens[row, k], log_probs[row, k]) for k in range(_count(first))]
             for row in range(len(requests))

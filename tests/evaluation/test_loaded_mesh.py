@@ -5,19 +5,37 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
+from crew_process import two_free_ports
 
 SCRIPT = Path(__file__).parent.parent / "generate_mesh_process.py"
-MESHES = {"data": {"data": 8}, "all": {"data": 2, "fsdp": 2, "tensor": 2}}
+ALL = {"data": 2, "fsdp": 2, "tensor": 2}
 
 
-def test_every_mesh_writes_and_scores_the_same():
-    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    meshes = [json.dumps(mesh) for mesh in (None, *MESHES.values())]
-    done = subprocess.run([sys.executable, str(SCRIPT), *meshes], capture_output=True, text=True, env=env, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    alone, *others = json.loads(done.stdout)
-    for name, found in zip(MESHES, others, strict=True):
-        assert found["tokens"] == alone["tokens"], name
-        np.testing.assert_allclose(found["numbers"], alone["numbers"], atol=1e-4, err_msg=name)
-    assert others[1]["largest_share"] == pytest.approx(1 / 4)
+def start(meshes: list, devices: int, *crew: int) -> subprocess.Popen:
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    env = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    argv = [sys.executable, str(SCRIPT), json.dumps(meshes), *map(str, crew)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def answers(*started: subprocess.Popen) -> list[list[dict]]:
+    """What each process says; they run side by side."""
+    said = [process.communicate(timeout=600) for process in started]
+    assert not any(process.returncode for process in started), said
+    return [json.loads(out.splitlines()[-1]) for out, _ in said]
+
+
+def check_same(found: dict, alone: dict, name: str) -> None:
+    assert found["tokens"] == alone["tokens"], name
+    np.testing.assert_allclose(found["numbers"], alone["numbers"], atol=1e-4, err_msg=name)
+
+
+def test_every_mesh_and_every_process_writes_and_scores_the_same():
+    """All ways of dividing at once, and a mesh whose rows and weights are divided among two processes."""
+    ((alone, divided),) = answers(start([None, ALL], 8))
+    check_same(divided, alone, "one process")
+    port = two_free_ports()
+    crew = answers(*(start([{"fsdp": 2, "tensor": 2}], 2, process, 2, port) for process in range(2)))
+    for process, (found,) in enumerate(crew):
+        check_same(found, alone, f"process {process}")
+    assert {found["largest_share"] for found in (divided, crew[0][0], crew[1][0])} == {1 / 4}
