@@ -68,6 +68,7 @@ def test_the_commands_run_in_order(tmp_path: Path):
         ran += 1
     assert ran >= 8
     assert (tmp_path / "exported" / "model.safetensors").is_file()
+    assert len((tmp_path / "answers.jsonl").read_text(encoding="utf-8").splitlines()) == 2
 
 
 def smaller(line: str) -> str:
@@ -93,7 +94,7 @@ def run_command(line: str, directory: Path) -> None:
 
 
 def make_corpus(directory: Path) -> None:
-    """What the README's commands read: corpus/*.jsonl.gz, corpus/*.txt, pairs.tsv and a SentencePiece model."""
+    """What the README's commands read: corpus/*.jsonl.gz, corpus/*.txt, pairs, questions and a SentencePiece model."""
     import sentencepiece
 
     sentences = [f"The {a} {b} was {c} in the {d} of number {n}." for n, (a, b, c, d) in enumerate(words())]
@@ -103,6 +104,9 @@ def make_corpus(directory: Path) -> None:
     (directory / "corpus" / "lines.txt").write_text("\n".join(sentences), encoding="utf-8")
     pairs = [f"{n} and {n}\t{2 * n}" for n in range(300)]
     (directory / "pairs.tsv").write_text("inputs\ttargets\n" + "\n".join(pairs) + "\n", encoding="utf-8")
+    (directory / "questions.txt").write_text("7 and 7\n400 and 400\n", encoding="utf-8")
+    pair = json.dumps({"inputs": "7 and 7", "targets": ["14", "15"]})
+    (directory / "pairs.jsonl").write_text(f"{pair}\n", encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(
         input=str(directory / "corpus" / "lines.txt"),
         model_prefix=str(directory / "my"),
