@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 ABOUT = """Lines with masked spans in, JSONL with what the model puts there out.
 
-A masked span is written <mask>, or <extra_id_0>, <extra_id_1> and so on. A line is text, or a JSON object with a field
-"text". Each line of the output holds "text", "filled" and "spans" (and the other fields of a JSON line). An output file
-that holds the first lines already is continued by the same model and settings, which stand beside it in OUTPUT.by.json.
+A masked span is written <mask>, or <1>, <2> and so on, or <extra_id_0>, <extra_id_1> and so on. A line is text, or a
+JSON object with a field "text". Each line of the output holds "text", "filled" and "spans" (and the other fields of a
+JSON line). An output file that holds the first lines already is continued by the same model and settings, which stand
+beside it in OUTPUT.by.json.
 
-    spanloom fill runs/quickstart --text "This function <mask> a list of <mask>."
+    spanloom fill runs/quickstart "This function <1> a list of <2>."
     spanloom fill runs/a --input masked.jsonl --output filled.jsonl
 """
 
@@ -37,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
         checkpoint: Annotated[Positional[str], arg(metavar="CHECKPOINT")]
         """A run directory, one of its checkpoints/STEP, or a Hugging Face folder."""
         text: tuple[str, ...] = ()
-        """Lines given here instead of in a file."""
+        """Lines given here instead of in a file; words after the checkpoint are such lines, too."""
         input: str | None = None
         """File of lines or JSONL; unset: standard input."""
         output: str | None = None
@@ -47,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
         max_length: int = 128
         """Most tokens written for a line."""
 
-    chosen = options(Options, argv, "spanloom fill", "CHECKPOINT [--text LINE ...] [flags]", ABOUT)
+    chosen = options(Options, argv, "spanloom fill", "CHECKPOINT [LINE ...] [flags]", ABOUT, rest="text")
     if chosen.max_length < 1:
         raise CommandError(f"--max-length {chosen.max_length}: must be 1 or more")
     if chosen.output is None and sys.__stdout__ is None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from spanloom.cli.errors import UsageError
 from spanloom.cli.help import Group, entries_of_class, metavar, render
-from spanloom.cli.tokens import Flag, split
+from spanloom.cli.tokens import Flag, merge_repeated, split
 from spanloom.settings.kinds import parts
 from spanloom.settings.nearest import did_you_mean, nearest
 from spanloom.settings.run import Run
@@ -23,10 +23,11 @@ _SWITCH = {"true": "True", "yes": "True", "on": "True", "1": "True"}
 _SWITCH |= {"false": "False", "no": "False", "off": "False", "0": "False"}
 
 
-def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, description: str) -> T:
+def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, description: str, rest: str = "") -> T:
     """The options of a command that takes no recipe, as a dataclass.
 
-    `--help` prints and raises SystemExit(0). Raises UsageError on unknown flags, naming the nearest.
+    `rest`: the flag whose values are the words that come after those that have a place. `--help` prints and raises
+    SystemExit(0). Raises UsageError on unknown flags, naming the nearest.
     """
     words, flags = split(argv)
     entries = entries_of_class(cls)
@@ -43,6 +44,9 @@ def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, descriptio
     absent = [f"--{name}" for name in named if _is_required(cls, name) and name not in {flag.name for flag in flags}]
     if len(words) < len(places) or absent:
         raise UsageError(f"missing: {' '.join([*places[len(words) :], *absent])}; usage: {prog} {usage}")
+    if rest:
+        more = [Flag(f"--{rest}", rest, tuple(words[len(places) :]))] if len(words) > len(places) else []
+        words, flags = words[: len(places)], merge_repeated([*more, *flags], [rest])
     if len(words) > len(places):
         raise UsageError(f"{words[len(places)]!r} is left over; usage: {prog} {usage}")
     spelled = [_spelled(flag, hints.get(flag.name)) for flag in flags if flag.name != "debug"]

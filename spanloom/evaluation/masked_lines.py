@@ -21,7 +21,7 @@ _TOGETHER = BATCH * 1024**2  # attention scores of a head: fewer lines than BATC
 _SCORE_BYTES = 4 * 4  # float32, and the encoder was seen to hold a little over three of them at once
 _FEW = 3  # words, or characters, that make a line worth showing
 _MOST_DIGITS = 9  # of a sentinel's number
-_MASK = re.compile(r"<mask>|<extra_id_(\d+)>")
+_MASK = re.compile(r"<mask>|<extra_id_(\d+)>|<([1-9]\d*)>")
 
 Predict = Callable[[list[Int32Array]], list[Int32Array]]
 """Target tokens for encoder tokens, at most BATCH of both; int32, the former perhaps with padding."""
@@ -79,7 +79,7 @@ def masked_ids(number: int, text: str, vocabulary: Vocabulary, most_tokens: int 
     """Encoder tokens of a text with masks, end of sequence included, (n,) int32. Raises LineError, naming the line."""
     masks = _masks(text)
     if not masks:
-        raise LineError(f"line {number}: no <mask> (or <extra_id_0>) in {text[:60]!r}")
+        raise LineError(f"line {number}: no <mask> (or <1>, or <extra_id_0>) in {text[:60]!r}")
     parts, end = [], 0
     for index, match in masks:
         if index >= len(vocabulary.sentinels):
@@ -134,10 +134,16 @@ def most_tokens(model: Model, available: int | None) -> int | None:
 
 
 def _masks(text: str) -> list[tuple[int, re.Match[str]]]:
-    """Masks of a text in order, with the number of the sentinel each stands for; <mask> takes the next number."""
+    """Masks of a text in order, with the number of the sentinel each stands for; <mask> takes the next number.
+
+    <extra_id_N> is counted from 0, <N> from 1.
+    """
     masks, following = [], 0
     for match in _MASK.finditer(text):
-        number = following if match[1] is None else int(match[1].lstrip("0")[:_MOST_DIGITS] or 0)
+        if match[2]:
+            number = int(match[2][:_MOST_DIGITS]) - 1
+        else:
+            number = following if match[1] is None else int(match[1].lstrip("0")[:_MOST_DIGITS] or 0)
         following = number + 1
         masks.append((number, match))
     return masks

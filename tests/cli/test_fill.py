@@ -56,6 +56,8 @@ def test_the_command_continues_its_output(tmp_path, capsys):
     assert target.read_bytes() == whole
     assert main(["fill", "x", "--text", "a <mask>", "b <mask>"]) == 0
     assert [json.loads(line)["filled"] for line in capsys.readouterr().out.splitlines()] == ["a one", "b one"]
+    assert main(["fill", "x", "<1> <2>", "<2>", "--text", "c <mask>"]) == 0
+    assert [json.loads(line)["filled"] for line in capsys.readouterr().out.splitlines()] == ["one two", "two", "c one"]
 
 
 @pytest.mark.usefixtures("loaded")
