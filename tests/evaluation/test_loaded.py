@@ -7,6 +7,7 @@ from tiny_model import tiny_source
 
 from spanloom.evaluation.loaded import LoadedModel
 from spanloom.evaluation.writing import Request, check_request
+from spanloom.model import decoding
 from spanloom.settings.generation import Generation
 
 TEXTS = ["a line", "another one, a little longer", "x", "what comes last"]
@@ -40,7 +41,7 @@ def test_requests_of_all_kinds_stand_side_by_side_in_their_order(model):
     kinds = [Generation(max_length=8), drawn, Generation(max_length=8, no_repeat_ngram=1), Generation(max_length=5)]
     requests = [Request(model.encode(text), kind) for text in TEXTS for kind in kinds]
     together = model.write(requests)
-    alone = {place: model.write([requests[place]])[0] for place in (1, 5, 6)}
+    alone = {place: model.write([requests[place]])[0] for place in (1, 6)}
     for place, expected in alone.items():
         assert [o.tokens.tolist() for o in together[place]] == [o.tokens.tolist() for o in expected]
     assert together[1][0].tokens.tolist() != together[1][1].tokens.tolist()
@@ -50,6 +51,16 @@ def test_requests_of_all_kinds_stand_side_by_side_in_their_order(model):
     assert all(len(together[place][0].tokens) <= 5 for place in range(3, len(requests), 4))
     other_seed = [Request(model.encode(TEXTS[0]), Generation(**{**vars(drawn), "seed": 6}))]
     assert model.write(other_seed)[0][0].tokens.tolist() != together[1][0].tokens.tolist()
+
+
+def test_one_program_for_each_bucket_of_shapes(model):
+    """Other lengths, numbers and settings of requests compile nothing new within powers of two."""
+    model.generate(TEXTS, max_length=8, temperature=0.5)
+    before = decoding._run._cache_size()
+    model.generate(["another length", *TEXTS[:2]], max_length=7, temperature=2.0, top_k=3, seed=9)
+    assert decoding._run._cache_size() == before
+    model.generate(TEXTS, max_length=9, temperature=0.5)
+    assert decoding._run._cache_size() == before + 1
 
 
 def test_a_prefix_and_choices_hold(model):

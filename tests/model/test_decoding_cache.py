@@ -31,12 +31,13 @@ def compiled_loop(module, beams: int, settings: dict, *rest) -> str:
 
 @pytest.mark.parametrize("beams", [1, 4])
 def test_a_token_copies_no_cache(beams):
-    """Keys and values, the only arrays whose size times the tokens would count, are written to in place."""
+    """Keys and values, the only arrays whose copies would count, are donated, and written to in place."""
     if beams == 1:
         text = compiled_loop(decoding, 1, {}, None)
     else:
         text = compiled_loop(decoding_beams, beams, {"rule": "t5x"}, jax.ShapeDtypeStruct((BATCH,), jnp.float32))
     cache = re.escape(f"f32[{BATCH},{TINY.num_heads},{ROOM * beams},{TINY.d_kv}]")
+    assert text.split("\n")[0].count("may-alias") > 4  # keys and values of both attentions, and what is written
     makers = set(re.findall(rf" = {cache}\S* ([\w-]+)\(", text))
     assert "dynamic-update-slice" in makers
     assert makers <= {"parameter", "get-tuple-element", "dynamic-update-slice", "fusion", "bitcast"}
