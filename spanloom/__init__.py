@@ -19,7 +19,8 @@ def load(path: "str | os.PathLike[str]", which: str = "last", mesh: "Mesh | None
         model.score([("question", "yes"), ("question", "no")])[0].log_prob
 
     `which` chooses among the checkpoints of a run: last, best or a step. `mesh` divides weights and batches among all
-    devices; None: the first one has everything. Raises what `spanloom.training.read_model.read_model` raises.
+    devices; None: the first one has everything. Of several processes that `jax.distributed` connects, all ask the same,
+    and each gets all answers. Raises what `spanloom.training.read_model.read_model` raises.
     """
     from pathlib import Path
 

@@ -48,7 +48,7 @@ class Generated:
 
 
 class LoadedModel:
-    """A model and its vocabulary on the devices of this process.
+    """A model and its vocabulary on the devices of this process, or with a mesh on those of all that are connected.
 
     The same inputs give the same outputs whatever else is in the list, but for the last bits of probabilities, which
     depend on the shape of a batch.
