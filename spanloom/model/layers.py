@@ -122,9 +122,10 @@ def _products_apart(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.A
 def _gradients_apart(
     x: jax.Array, kernels: tuple[jax.Array, ...], gradients: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    again = (kernel.astype(x.dtype) for kernel in jax.lax.optimization_barrier(kernels))
-    pairs = zip(gradients, again, strict=True)
-    parts = (jnp.einsum("...f,ef->...e", gradient, kernel) for gradient, kernel in pairs)
+    # TPUs cast what they multiply as they read it, and need a copy only behind a barrier.
+    behind = jax.lax.platform_dependent(kernels, tpu=lambda same: same, default=jax.lax.optimization_barrier)
+    pairs = zip(gradients, behind, strict=True)
+    parts = (jnp.einsum("...f,ef->...e", gradient, kernel.astype(x.dtype)) for gradient, kernel in pairs)
     return functools.reduce(jnp.add, parts), tuple(
         jnp.einsum("...e,...f->ef", x, gradient, preferred_element_type=kernel.dtype)
         for gradient, kernel in zip(gradients, kernels, strict=True)

@@ -152,11 +152,14 @@ def _update_parameter(
 
     A large gradient is read three times (row means, column means, RMS of the step) before the update is made. Each
     reader starts from a barrier of its own: left alone, XLA keeps squares and steps in memory between the readers,
-    which takes longer than reading the gradient again, and as much memory as the parameters.
+    which takes longer than reading the gradient again, and as much memory as the parameters. Not so on TPUs, where both
+    means are read off at once, and layers' gradients where they lie instead of stacked for the barrier.
     """
 
     def afresh(values: Any) -> tuple[jax.Array, Any]:
-        again, its_clip, values = jax.lax.optimization_barrier((grad, clip, values))
+        again, its_clip, values = jax.lax.platform_dependent(
+            (grad, clip, values), tpu=lambda same: same, default=jax.lax.optimization_barrier
+        )
         return _clipped(again, its_clip), values
 
     weights = param.astype(jnp.float32)
