@@ -4,7 +4,6 @@ import contextlib
 import io
 import itertools
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.line_output import ALONE, LINE, LineOutput, Record, as_line, skip_answered
+from spanloom.cli.progress_bar import ProgressBar
 from spanloom.pipeline.share import BuildShare, share_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ BLOCK = 256
 """Lines that are read before any is answered, so that those of like lengths are computed together."""
 ERROR = "error"
 """Field of the answer to a line that has none."""
-_SECONDS_BETWEEN = 10.0
 
 Read = Callable[[int, str], tuple[Record, Any]]
 """A line's record, and what is asked with it; raises BadLineError."""
@@ -63,7 +62,7 @@ def run(job: Job, made_by: Record, read: Read, answer: Answer) -> None:
         numbered = _numbered(lines)
         if job.output in (None, "-"):
             as_utf8(sys.stdout)
-            for block in _answers(numbered, job, read, answer, _Progress(total, 0)):
+            for block in _answers(numbered, job, read, answer, ProgressBar("lines", total, 0)):
                 sys.stdout.write(b"".join(map(as_line, block)).decode())
                 sys.stdout.flush()
             return
@@ -73,7 +72,7 @@ def run(job: Job, made_by: Record, read: Read, answer: Answer) -> None:
             counted = _Counted(numbered)
             mine = (one for one in counted if output.owns(one[0]))
             skip_answered(mine, done, lambda record, line: _same(record, line, job.field), output.path)
-            output.append(_answers(mine, job, read, answer, _Progress(_share(total, job.share), len(done))))
+            output.append(_answers(mine, job, read, answer, ProgressBar("lines", _share(total, job.share), len(done))))
             if output.finish(counted.number):
                 print(f"{output.whole}: {counted.number:,} lines, all answered", file=sys.stderr)
             else:
@@ -116,7 +115,7 @@ class _Counted:
 
 
 def _answers(
-    numbered: Iterator[tuple[int, str]], job: Job, read: Read, answer: Answer, progress: "_Progress"
+    numbered: Iterator[tuple[int, str]], job: Job, read: Read, answer: Answer, progress: ProgressBar
 ) -> Iterator[list[Record]]:
     """Blocks of answers. A bad line ends the last of them, after those before it, where it is to stop the command."""
     with progress:
@@ -171,43 +170,6 @@ def as_utf8(stream: Any, errors: str = "strict") -> None:
     """Lines and JSON are UTF-8, whatever the locale says."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding="utf-8", errors=errors)
-
-
-class _Progress:
-    """How far it is, on standard error: a bar on a terminal, else a line now and then."""
-
-    def __init__(self, total: int | None, done: int) -> None:
-        self._total, self._done, self._begun = total, done, done
-        self._born = self._last = time.monotonic()
-        self._bar: Any = None
-        self._task: Any = None
-
-    def __enter__(self) -> "_Progress":
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("lines"), MofNCompleteColumn(), BarColumn(bar_width=None), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True))
-            self._task = self._bar.add_task("", total=self._total, completed=self._done)
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def advance(self, lines: int) -> None:
-        """So many more lines are answered."""
-        self._done += lines
-        now = time.monotonic()
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._done)
-        elif now - self._last >= _SECONDS_BETWEEN:
-            self._last = now
-            of = "" if self._total is None else f" of {self._total:,}"
-            pace = (self._done - self._begun) / (now - self._born)
-            print(f"{self._done:,}{of} lines, {pace:.3g} a second", file=sys.stderr)
 
 
 @contextlib.contextmanager

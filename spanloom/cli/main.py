@@ -20,6 +20,7 @@ COMMANDS = {
     "finetune": ("--data pairs.tsv --start CHECKPOINT --out DIR", "inputs to targets, from a checkpoint"),
     "generate": ("CHECKPOINT --input lines.txt", "what a model writes for each line, greedily, by beams or drawn"),
     "score": ("CHECKPOINT pairs.jsonl", "how likely a model finds targets"),
+    "eval": ("CHECKPOINT [RECIPE]", "losses, metrics and ranks on what is held out, task by task, as tables"),
     "fill": ("CHECKPOINT", "what a model puts in the place of masked spans"),
     "plan": (
         "RECIPE [--on v4-32 h100x8 ...]",

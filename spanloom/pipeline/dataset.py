@@ -128,7 +128,12 @@ class Dataset(OneEach):
     def text_examples(self, count: int) -> list[TextExample]:
         """`count` examples spread evenly over the part (fewer if it has fewer), with the noise of `eval_batches`."""
         count = min(count, self.num_examples)
-        examples_N = np.arange(count) * self.num_examples // max(count, 1)
+        return self.heldout_examples(np.arange(count) * self.num_examples // max(count, 1))
+
+    def heldout_examples(self, examples_N: np.ndarray) -> list[TextExample]:
+        """The examples of these numbers, with the noise of `eval_batches`; one that a filter leaves out has no tokens
+        of targets.
+        """
         return [TextExample(*text) for text in self._texts(examples_N, heldout_noise_keys(examples_N))]
 
     def _texts(self, examples_N: np.ndarray, keys_N: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

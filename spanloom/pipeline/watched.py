@@ -1,17 +1,20 @@
-"""Held-out parts of tasks that a run measures though it does not learn them."""
+"""Held-out parts of tasks by themselves: of those that a run measures though it does not learn them."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from spanloom.pipeline.build_progress import Progress
 from spanloom.pipeline.data import store_directories
 from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.open_task import check_task, open_task
-from spanloom.pipeline.several import naming
+from spanloom.pipeline.several import have_stores, naming, refuse_missing
 from spanloom.pipeline.spool.opening import heldout_task
 from spanloom.pipeline.store import Store, Warn
 from spanloom.pipeline.task_examples import examples_of
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.row_sources import is_stream
 from spanloom.settings.run import Run
+from spanloom.settings.task import Task
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 
@@ -23,16 +26,40 @@ def open_watched(
     The stores stand where `open_data` has its own, and are built likewise: how long the longest pairs are is known of
     both parts only. Raises what `open_data` raises.
     """
-    learnt, found = {task.name for task in run.tasks}, dict[str, Dataset]()
-    for task in run.eval.also:
-        if task.name in learnt:
-            continue
+    learnt = {task.name for task in run.tasks}
+    tasks = [task for task in run.eval.also if task.name not in learnt]
+    return open_heldout(run, tasks, directory, vocabulary, progress=progress, workers=workers, warn=warn)
+
+
+def open_heldout(
+    run: Run,
+    tasks: Iterable[Task],
+    directory: Path,
+    vocabulary: Vocabulary,
+    *,
+    progress: Progress | None,
+    workers: int,
+    warn: Warn,
+    alone: bool = False,
+) -> dict[str, Dataset]:
+    """The held-out parts of tasks, by name, those without any left out. `run`: whose model they are to fit, and seed.
+
+    `alone`: of pairs whose lengths are set the training part is not built, as nothing asks for it. Otherwise as
+    `open_watched`.
+    """
+    places_of = {}
+    for task in tasks:
         places = store_directories(task, directory)
-        if is_stream(task.source):
+        if is_stream(task.source) or (alone and _has_lengths(task)):
             places.pop("train")
+        if "heldout" in places:
+            places_of[task.name] = task, places
+    if alone:
+        refuse_missing([task for task, places in places_of.values() if not have_stores(places.values())])
+    found = dict[str, Dataset]()
+    for task, places in places_of.values():
+        if is_stream(task.source):
             task = heldout_task(task)
-        if "heldout" not in places:
-            continue
         with naming(task, several=True):
             check_task(run, task, vocabulary, warn)
             built = open_task(task, places, vocabulary, progress=progress, workers=workers, warn=warn)
@@ -41,3 +68,9 @@ def open_watched(
         if examples.num_examples:
             found[task.name] = Dataset(examples, seed=run.seed, task=task.name, store=stores["heldout"])
     return found
+
+
+def _has_lengths(task: Task) -> bool:
+    """Whether the width of rows follows from the settings alone."""
+    objective = task.objective
+    return isinstance(objective, Supervised) and None not in (objective.inputs_length, objective.targets_length)

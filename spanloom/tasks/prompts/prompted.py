@@ -13,6 +13,8 @@ from spanloom.tasks.prompts.template import DataSetTemplates, PromptTemplate, ta
 
 ANSWER_NUMBER = Function("spanloom.tasks.prompts.answers:answer_number")
 CACHED_PROMPT = Function("spanloom.tasks.prompts.answers:cached_prompt")
+RENDERING = "spanloom.tasks.prompts.rendering:Prompt"
+"""Name of the preprocessor that renders a template."""
 _CAP = 500_000
 
 
@@ -21,7 +23,7 @@ def prompt(template: PromptTemplate, *, empty_target: str | None = None) -> Func
     arguments = {"name": template.name, "jinja": template.jinja}
     optional = {"answer_choices": template.answer_choices, "empty_target": empty_target}
     arguments |= {name: value for name, value in optional.items() if value is not None}
-    return Function("spanloom.tasks.prompts.rendering:Prompt", arguments)
+    return Function(RENDERING, arguments)
 
 
 def prompted_task(

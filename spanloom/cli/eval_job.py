@@ -1,0 +1,291 @@
+"""What `spanloom eval` does: models one after another, on the held-out parts of tasks one after another."""
+
+import contextlib
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import quote
+
+from spanloom import __version__
+from spanloom.cli.errors import CommandError, UsageError
+from spanloom.cli.eval import Evaluating
+from spanloom.cli.flags import Command
+from spanloom.cli.line_job import compiled_programs_kept
+from spanloom.cli.line_output import ALONE
+from spanloom.cli.progress_bar import ProgressBar
+from spanloom.cli.stages import resolved_runs
+from spanloom.cli.train import output_directory
+from spanloom.conversion.detect import detect
+from spanloom.evaluation.judged import judged
+from spanloom.evaluation.loaded import LoadedModel
+from spanloom.evaluation.metrics.bootstrap import RESAMPLES
+from spanloom.evaluation.options import share_of
+from spanloom.evaluation.records import Judge, Record
+from spanloom.evaluation.records_file import RecordsFile
+from spanloom.evaluation.result_rows import TASK, Row, as_csv, as_jsonl, as_markdown, with_averages
+from spanloom.evaluation.results import key_of
+from spanloom.evaluation.rows import BATCH
+from spanloom.pipeline.dataset import Dataset
+from spanloom.pipeline.durable import locked, write_file
+from spanloom.pipeline.share import BuildShare
+from spanloom.pipeline.share import share_of as share_named
+from spanloom.settings.mesh import Mesh
+from spanloom.settings.model import Model
+from spanloom.settings.nearest import did_you_mean
+from spanloom.settings.run import Run
+from spanloom.settings.run_layout import CHECKPOINTS, steps_in
+from spanloom.settings.serialize import to_json
+from spanloom.settings.stages import as_one
+from spanloom.settings.task import Task
+from spanloom.tasks.functions import described
+from spanloom.tasks.prompts.names import data_set_and_template
+from spanloom.training.checkpoint_paths import open_checkpoint
+from spanloom.training.integrity import fingerprint
+from spanloom.training.progress import make_display
+from spanloom.training.read_model import read_model
+from spanloom.vocabularies.build import build
+from spanloom.vocabularies.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that is evaluated."""
+
+    name: str
+    """Of its folder of predictions, and in tables."""
+    path: Path
+    """A checkpoint, or a Hugging Face folder."""
+    fingerprint: str
+    """What tells it from others."""
+
+
+def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
+    """Evaluate, show and keep what came out. Raises UsageError and CommandError for what cannot be done, each with its
+    fix, and what reading checkpoints and data raises.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    asked, directory = command.options, output_directory(command)
+    share = _share(asked.shard)
+    subjects = subjects_of(Path(checkpoint), asked.checkpoints)
+    run = as_one(resolved_runs(command))
+    tasks = tasks_asked_for(run, asked.tasks)
+    model, vocabulary = _model_settings(run, directory, subjects[0])
+    run = replace(run, model=model)
+    judges = _judges(run, tasks, directory, vocabulary, asked)
+    folder = Path(asked.results) if asked.results else directory / "eval"
+    with _alone(folder, share), compiled_programs_kept():
+        rows = list(_rows(subjects, judges, folder, share, asked))
+    if len(rows) < len(subjects) * len(judges):
+        print(f"{folder}: job {share} is done; other jobs are not yet", file=sys.stderr)
+        return
+    rows = with_averages(rows)
+    for name, text in (("jsonl", as_jsonl(rows)), ("csv", as_csv(rows)), ("md", as_markdown(rows))):
+        _write(folder / f"results.{name}", text)
+    _show(rows)
+    print(f"\nwrote {folder}/results.jsonl, .csv and .md; predictions are beside them")
+
+
+def subjects_of(path: Path, checkpoints: Iterable[str]) -> list[Subject]:
+    """The models that a path and --checkpoints name. Raises CheckpointError, ConversionError."""
+    kind = detect(path)
+    if kind != "run":
+        if tuple(checkpoints) != ("last",):
+            raise UsageError(f"--checkpoints chooses among those of a run directory, and {path} is none")
+        return [_of_run(path) if kind == "checkpoint" else _of_folder(path)]
+    directory = path if path.name == CHECKPOINTS else path / CHECKPOINTS
+    names = [str(step) for step in steps_in(directory)] if "all" in checkpoints else list(checkpoints)
+    return [_of_run(one) for one in dict.fromkeys(open_checkpoint(path, name) for name in names)]
+
+
+def tasks_asked_for(run: Run, names: Sequence[str]) -> list[Task]:
+    """The run's tasks, and those it watches, that are called so. Raises UsageError for a name that none has."""
+    known = {task.name: task for task in (*run.tasks, *run.eval.also)}
+    chosen = dict.fromkeys(known) if not names else dict[str, None]()
+    for name in names:
+        found = [one for one in known if fnmatchcase(one, name)]
+        if not found:
+            raise UsageError(f"--tasks {name}: the recipe has no such task{did_you_mean(name, known)}")
+        chosen |= dict.fromkeys(found)
+    return [task for name, task in known.items() if name in chosen]
+
+
+def _of_run(path: Path) -> Subject:
+    path = path.resolve()
+    return Subject(f"{path.parent.parent.name}-{path.name}", path, fingerprint(path))
+
+
+def _of_folder(path: Path) -> Subject:
+    """A Hugging Face folder is what its files are, the model card left out."""
+    path, digest = path.resolve(), hashlib.sha256()
+    for file in sorted(one for one in path.iterdir() if one.is_file() and one.suffix != ".md"):
+        with file.open("rb") as content:
+            digest.update(f"{file.name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+    return Subject(f"{path.parent.name}-{path.name}", path, digest.hexdigest())
+
+
+def _model_settings(run: Run, directory: Path, subject: Subject) -> tuple[Model, Vocabulary]:
+    """The checkpoint's model, and the recipe's vocabulary. Raises CommandError where that is not the checkpoint's."""
+    from spanloom.cli.cache import vocabulary_learnt
+    from spanloom.recipes._start import model_and_vocabulary
+
+    model, settings = model_and_vocabulary(str(subject.path))
+    try:
+        own = vocabulary_learnt(run, directory) or build(run.vocabulary)
+    except CommandError as error:
+        raise CommandError(f"{error}\nTo evaluate on other data than that run's, name another --out") from error
+    if own.fingerprint() != build(settings).fingerprint():
+        raise CommandError(
+            f"the recipe's vocabulary, {run.vocabulary}, is not that of {subject.path}, {settings}: the model would "
+            "read other text than is meant. Give the recipe the checkpoint's (--task.vocabulary, --vocabulary or "
+            "--start, as the recipe has it)"
+        )
+    return model, own
+
+
+def _judges(
+    run: Run, tasks: Sequence[Task], directory: Path, vocabulary: Vocabulary, asked: Evaluating
+) -> dict[str, Judge]:
+    """The tasks with their held-out parts, which are built where they are missing."""
+    from spanloom.pipeline.build_workers import default_workers
+    from spanloom.pipeline.watched import open_heldout
+
+    display = make_display(sys.stderr)
+    try:
+        parts = open_heldout(
+            run,
+            tasks,
+            directory,
+            vocabulary,
+            progress=display.building,
+            workers=default_workers(),
+            warn=display.warn,
+            alone=True,
+        )
+    finally:
+        display.close()
+    _refuse_without([task.name for task in tasks if task.name not in parts], asked.tasks, some=bool(parts))
+    size = run.eval.batch_size or BATCH
+    return {
+        task.name: Judge(task, parts[task.name], vocabulary, asked.decode, size) for task in tasks if task.name in parts
+    }
+
+
+def _refuse_without(lacking: Sequence[str], named: Sequence[str], *, some: bool) -> None:
+    """Raises CommandError for tasks that were named and hold nothing out, or if none does; says whom it passes over."""
+    if not lacking:
+        return
+    names = ", ".join(lacking)
+    if not some or any(name in named for name in lacking):
+        raise CommandError(
+            f"nothing is held out of {names}: give the source held-out files or a split of them (heldout_files, "
+            "heldout_split), or keep a share out of training (heldout_share)"
+        )
+    print(f"passed over, as nothing is held out: {names}", file=sys.stderr)
+
+
+def _rows(
+    subjects: Sequence[Subject], judges: Mapping[str, Judge], folder: Path, share: BuildShare, asked: Evaluating
+) -> Iterator[Row]:
+    """A row for each model and task of which all records are there."""
+    counts = {name: _count(judge.heldout, asked) for name, judge in judges.items()}
+    total = len(subjects) * sum(len(range(share.index, count, share.of)) for count in counts.values())
+    with ProgressBar("examples", total) as progress:
+        for subject in subjects:
+            model = functools.cache(functools.partial(_model, subject))
+            for name, judge in judges.items():
+                path = folder / subject.name / f"{quote(name, safe=' ')}.jsonl"
+                file = RecordsFile(path, _key(subject, judge, counts[name]), counts[name])
+                records = _records(file, judge, model, share, progress)
+                if records is not None:
+                    yield _row(subject, judge, records, asked)
+
+
+def _records(
+    file: RecordsFile,
+    judge: Judge,
+    model: "functools._lru_cache_wrapper[LoadedModel]",
+    share: BuildShare,
+    progress: ProgressBar,
+) -> list[Record] | None:
+    """All records of a task, those of this job made if they are not there; None while other jobs are not done."""
+    numbers = [number for number, _ in share_of(range(file.examples), share.index, share.of)]
+    if (found := file.read()) is not None or file.has(share):
+        progress.advance(len(numbers))
+    else:
+        made: list[Record] = []
+        for block in judge.records(model(), numbers):
+            made += block
+            progress.advance(len(block))
+        file.write(made, share)
+    return found or file.together(share.of)
+
+
+def _row(subject: Subject, judge: Judge, records: Sequence[Record], asked: Evaluating) -> Row:
+    resamples = RESAMPLES if asked.bootstrap else 0
+    task = judge.task
+    said = judged(task, judge.heldout, records, normalised=asked.length_normalised, resamples=resamples)
+    for note in said.notes:
+        print(f"{task.name}: {note}", file=sys.stderr)
+    return Row(subject.name, TASK, *data_set_and_template(task), task.name, said.examples, said.numbers)
+
+
+def _model(subject: Subject) -> LoadedModel:
+    return LoadedModel(read_model(subject.path), Mesh())
+
+
+def _count(heldout: Dataset, asked: Evaluating) -> int:
+    return min(heldout.num_examples, asked.max_examples or heldout.num_examples)
+
+
+def _key(subject: Subject, judge: Judge, examples: int) -> str:
+    """What decides records: the checkpoint, the data, how they are read, and whether the model writes."""
+    task, heldout = judge.task, judge.heldout
+    return key_of(
+        checkpoint=subject.fingerprint,
+        data=heldout.content,
+        vocabulary=judge.vocabulary.fingerprint(),
+        settings=[to_json(task.objective), *map(to_json, task.features)],
+        lengths=[heldout.inputs_length, heldout.targets_length],
+        code=[described(function) for function in task.preprocessors],
+        decodes=judge.decodes,
+        examples=examples,
+        version=__version__,
+    )
+
+
+def _share(text: str | None) -> BuildShare:
+    try:
+        return ALONE if text is None else share_named(text)
+    except ValueError as error:
+        raise UsageError(f"--shard {text}: {error}") from None
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, share: BuildShare) -> Iterator[None]:
+    """Inside, no other process does the same share. Raises CommandError where one does."""
+
+    def refuse() -> NoReturn:
+        raise CommandError(f"{folder}: another process evaluates there: let it end, or name another --results")
+
+    with locked(folder / f".lock-{share.index}-of-{share.of}", refuse):
+        yield
+
+
+def _write(path: Path, text: str) -> None:
+    write_file(path, lambda file: file.write(text.encode()), shared=True)
+
+
+def _show(rows: Sequence[Row]) -> None:
+    from spanloom.report.evaluation import evaluation_text
+
+    out = sys.stdout
+    terminal = out.isatty()
+    width = os.get_terminal_size(out.fileno()).columns if terminal else None
+    colour = (terminal or bool(os.environ.get("FORCE_COLOR"))) and not os.environ.get("NO_COLOR")
+    out.write(evaluation_text(rows, width=width, colour=colour))
