@@ -15,7 +15,6 @@ from spanloom.cli.main import main
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.evaluation.loaded import LoadedModel
 from spanloom.evaluation.records import Judge
-from spanloom.pipeline.data import open_data
 from spanloom.recipes.prompted import recipe
 from spanloom.settings.optimizer import AdamW
 from spanloom.settings.packing import Packed
@@ -140,7 +139,7 @@ def test_what_is_finished_is_not_evaluated_again(inside, monkeypatch):
     records = Judge.records
 
     def counted(self, model, numbers):
-        for number, block in enumerate(records(self, model, numbers)):
+        for block in records(self, model, numbers):
             asked.append(self.task.name)
             if len(asked) == fail:
                 raise KeyboardInterrupt
