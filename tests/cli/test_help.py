@@ -16,7 +16,15 @@ from spanloom.settings.run import Run
 
 pytestmark = pytest.mark.short
 
-COMMANDS = [["pretrain"], ["finetune"], ["fill"], ["convert"], *(["train", name] for name in shipped())]
+COMMANDS = [
+    ["pretrain"],
+    ["finetune"],
+    ["generate"],
+    ["score"],
+    ["fill"],
+    ["convert"],
+    *(["train", name] for name in shipped()),
+]
 
 
 def help_of(argv, capsys, monkeypatch, columns=120):
