@@ -26,7 +26,7 @@ from spanloom.evaluation.judged import judged
 from spanloom.evaluation.loaded import LoadedModel
 from spanloom.evaluation.metrics.bootstrap import RESAMPLES
 from spanloom.evaluation.options import share_of
-from spanloom.evaluation.records import Judge, Record
+from spanloom.evaluation.records import HeldoutTask, Record
 from spanloom.evaluation.records_file import RecordsFile
 from spanloom.evaluation.result_rows import TASK, Row, as_csv, as_jsonl, as_markdown, with_averages
 from spanloom.evaluation.results import key_of
@@ -77,11 +77,11 @@ def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
     tasks = tasks_asked_for(run, asked.tasks)
     model, vocabulary = _model_settings(run, directory, subjects[0])
     run = replace(run, model=model)
-    judges = _judges(run, tasks, directory, vocabulary, asked)
+    parts = _heldout_tasks(run, tasks, directory, vocabulary, asked)
     folder = Path(asked.results) if asked.results else directory / "eval"
     with _alone(folder, share), compiled_programs_kept():
-        rows = list(_rows(subjects, judges, folder, share, asked))
-    if len(rows) < len(subjects) * len(judges):
+        rows = list(_rows(subjects, parts, folder, share, asked))
+    if len(rows) < len(subjects) * len(parts):
         print(f"{folder}: job {share} is done; other jobs are not yet", file=sys.stderr)
         return
     rows = with_averages(rows)
@@ -148,9 +148,9 @@ def _model_settings(run: Run, directory: Path, subject: Subject) -> tuple[Model,
     return model, own
 
 
-def _judges(
+def _heldout_tasks(
     run: Run, tasks: Sequence[Task], directory: Path, vocabulary: Vocabulary, asked: Evaluating
-) -> dict[str, Judge]:
+) -> dict[str, HeldoutTask]:
     """The tasks with their held-out parts, which are built where they are missing."""
     from spanloom.pipeline.build_workers import default_workers
     from spanloom.pipeline.watched import open_heldout
@@ -171,9 +171,8 @@ def _judges(
         display.close()
     _refuse_without([task.name for task in tasks if task.name not in parts], asked.tasks, some=bool(parts))
     size = run.eval.batch_size or BATCH
-    return {
-        task.name: Judge(task, parts[task.name], vocabulary, asked.decode, size) for task in tasks if task.name in parts
-    }
+    known = [task for task in tasks if task.name in parts]
+    return {task.name: HeldoutTask(task, parts[task.name], vocabulary, asked.decode, size) for task in known}
 
 
 def _refuse_without(lacking: Sequence[str], named: Sequence[str], *, some: bool) -> None:
@@ -190,25 +189,25 @@ def _refuse_without(lacking: Sequence[str], named: Sequence[str], *, some: bool)
 
 
 def _rows(
-    subjects: Sequence[Subject], judges: Mapping[str, Judge], folder: Path, share: BuildShare, asked: Evaluating
+    subjects: Sequence[Subject], parts: Mapping[str, HeldoutTask], folder: Path, share: BuildShare, asked: Evaluating
 ) -> Iterator[Row]:
     """A row for each model and task of which all records are there."""
-    counts = {name: _count(judge.heldout, asked) for name, judge in judges.items()}
+    counts = {name: _count(part.heldout, asked) for name, part in parts.items()}
     total = len(subjects) * sum(len(range(share.index, count, share.of)) for count in counts.values())
     with ProgressBar("examples", total) as progress:
         for subject in subjects:
             model = functools.cache(functools.partial(_model, subject))
-            for name, judge in judges.items():
+            for name, part in parts.items():
                 path = folder / subject.name / f"{quote(name, safe=' ')}.jsonl"
-                file = RecordsFile(path, _key(subject, judge, counts[name]), counts[name])
-                records = _records(file, judge, model, share, progress)
+                file = RecordsFile(path, _key(subject, part, counts[name]), counts[name])
+                records = _records(file, part, model, share, progress)
                 if records is not None:
-                    yield _row(subject, judge, records, asked)
+                    yield _row(subject, part, records, asked)
 
 
 def _records(
     file: RecordsFile,
-    judge: Judge,
+    part: HeldoutTask,
     model: "functools._lru_cache_wrapper[LoadedModel]",
     share: BuildShare,
     progress: ProgressBar,
@@ -219,17 +218,17 @@ def _records(
         progress.advance(len(numbers))
     else:
         made: list[Record] = []
-        for block in judge.records(model(), numbers):
+        for block in part.records(model(), numbers):
             made += block
             progress.advance(len(block))
         file.write(made, share)
     return found or file.together(share.of)
 
 
-def _row(subject: Subject, judge: Judge, records: Sequence[Record], asked: Evaluating) -> Row:
+def _row(subject: Subject, part: HeldoutTask, records: Sequence[Record], asked: Evaluating) -> Row:
     resamples = RESAMPLES if asked.bootstrap else 0
-    task = judge.task
-    said = judged(task, judge.heldout, records, normalised=asked.length_normalised, resamples=resamples)
+    task = part.task
+    said = judged(task, part.heldout, records, normalised=asked.length_normalised, resamples=resamples)
     for note in said.notes:
         print(f"{task.name}: {note}", file=sys.stderr)
     return Row(subject.name, TASK, *data_set_and_template(task), task.name, said.examples, said.numbers)
@@ -243,17 +242,17 @@ def _count(heldout: Dataset, asked: Evaluating) -> int:
     return min(heldout.num_examples, asked.max_examples or heldout.num_examples)
 
 
-def _key(subject: Subject, judge: Judge, examples: int) -> str:
+def _key(subject: Subject, part: HeldoutTask, examples: int) -> str:
     """What decides records: the checkpoint, the data, how they are read, and whether the model writes."""
-    task, heldout = judge.task, judge.heldout
+    task, heldout = part.task, part.heldout
     return key_of(
         checkpoint=subject.fingerprint,
         data=heldout.content,
-        vocabulary=judge.vocabulary.fingerprint(),
+        vocabulary=part.vocabulary.fingerprint(),
         settings=[to_json(task.objective), *map(to_json, task.features)],
         lengths=[heldout.inputs_length, heldout.targets_length],
         code=[described(function) for function in task.preprocessors],
-        decodes=judge.decodes,
+        decodes=part.decodes,
         examples=examples,
         version=__version__,
     )

@@ -13,32 +13,41 @@ The inputs are those that training has, end of sequence and cuts included: T0's 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from spanloom.evaluation.exact_match import Prediction
-from spanloom.evaluation.loaded import LoadedModel
 from spanloom.evaluation.options import Option, options_of
 from spanloom.evaluation.ranking import Scored
 from spanloom.evaluation.scoring import Score
 from spanloom.evaluation.task_metrics import example_of, takes_scores
-from spanloom.evaluation.writing import Request
+from spanloom.evaluation.writing import Output, Request
 from spanloom.pipeline.dataset import Dataset, TextExample
 from spanloom.settings.generation import Generation
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.task import Task
 from spanloom.tasks.feature_vocabularies import vocabularies_of
 from spanloom.tasks.prompts.answers import CHOICES
-from spanloom.vocabularies.vocabulary import Vocabulary
+from spanloom.vocabularies.vocabulary import Ids, Vocabulary
 
 Record = dict[str, Any]
 _Pair = tuple[tuple[int, ...], tuple[int, ...]]
 _BLOCK = 128  # examples at once, so that those of like lengths are computed together
 
 
+class Answering(Protocol):
+    """What a model is asked by; `spanloom.evaluation.loaded.LoadedModel` is one."""
+
+    def score_ids(self, pairs: Sequence[tuple[Ids, Ids]], batch_size: int) -> list[Score]:
+        """See `scoring.Scorer.score`."""
+
+    def write(self, requests: Sequence[Request], batch_size: int) -> list[list[Output]]:
+        """See `writing.Writer.write`."""
+
+
 @dataclass(frozen=True)
-class Judge:
+class HeldoutTask:
     """A task, and how a model is asked about its held-out part."""
 
     task: Task
@@ -61,13 +70,13 @@ class Judge:
         is_pairs, metrics = isinstance(self.task.objective, Supervised), self.task.metrics
         return self.writes and is_pairs and not (metrics and all(map(takes_scores, metrics)))
 
-    def records(self, model: LoadedModel, numbers: Iterable[int]) -> Iterator[list[Record]]:
+    def records(self, model: Answering, numbers: Iterable[int]) -> Iterator[list[Record]]:
         """Records of the examples of these numbers, in blocks. Raises RankingError for choices that make no sense."""
         remaining = iter(numbers)
         while block := list(islice(remaining, _BLOCK)):
             yield self._block(model, block)
 
-    def _block(self, model: LoadedModel, numbers: Sequence[int]) -> list[Record]:
+    def _block(self, model: Answering, numbers: Sequence[int]) -> list[Record]:
         texts = self.heldout.heldout_examples(np.asarray(numbers))
         found: list[Record] = [{"example": number} for number in numbers]
         asked = []
@@ -95,7 +104,7 @@ class Judge:
         has_options = CHOICES in example or np.ndim(example.get("idx", 0)) == 1
         return options_of(example, number) if has_options and isinstance(self.task.objective, Supervised) else []
 
-    def _score(self, model: LoadedModel, asked: Sequence[tuple[Record, TextExample, list[Option]]]) -> None:
+    def _score(self, model: Answering, asked: Sequence[tuple[Record, TextExample, list[Option]]]) -> None:
         """Adds losses and scores. Each pair is scored once: options that read alike, and the target among them, too."""
         eos_id = self.of_targets.eos_id
         pairs: list[list[_Pair]] = []
@@ -123,7 +132,7 @@ class Judge:
             losses |= {"text_loss": -float(each[is_text].sum()), "text_tokens": int(is_text.sum())}
         return losses
 
-    def _write(self, model: LoadedModel, asked: Sequence[tuple[Record, TextExample]]) -> None:
+    def _write(self, model: Answering, asked: Sequence[tuple[Record, TextExample]]) -> None:
         settings = Generation(max_length=self.heldout.targets_length)
         written = model.write([Request(text.inputs, settings) for _, text in asked], self.batch_size)
         for (record, _), outputs in zip(asked, written, strict=True):

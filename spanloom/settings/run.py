@@ -67,6 +67,9 @@ class Evaluation:
     """At most this many held-out batches; 0: all."""
     batch_size: int | None = None
     """Sequences in a held-out batch; unset: those of a training batch, or of a microbatch."""
+    answers: Literal["none", "ranks", "all"] = "none"
+    """Measured beside the losses of tasks on pairs: ranks, whether the answer choice that the model finds likeliest is
+    right; all, also the metrics of what it writes, which takes longer. `spanloom eval` does so apart from training."""
     also: tuple[Task, ...] = ()
     """Tasks whose held-out parts are measured beside the run's own, though nothing is learnt from them. Stages have
     those of one another here."""

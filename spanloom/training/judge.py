@@ -1,5 +1,6 @@
 """Measures the held-out losses of a run as it trains, and tells whether they end it."""
 
+import functools
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -9,8 +10,12 @@ import jax
 from spanloom.evaluation.heldout import HeldoutStep, Put, heldout_by_task
 from spanloom.optim.averaged import averaged_params
 from spanloom.pipeline.batches import Batch
+from spanloom.pipeline.data import Data
 from spanloom.pipeline.dataset import Dataset
+from spanloom.scale.mesh import Layout, heldout_batch, placement_of
+from spanloom.scale.processes import ALONE, Crew
 from spanloom.settings.run import Run
+from spanloom.training.answers import Answers
 from spanloom.training.checkpoint_paths import add_heldout_loss
 from spanloom.training.loggers import Logger, MetricsFile
 from spanloom.training.patience import Patience
@@ -33,12 +38,13 @@ class Judge:
         logger: Logger,
         display: Display,
         until: Callable[[Iterable[Batch]], Iterable[Batch]],
-        put: Put,
-        writes: bool = True,
+        layout: Layout,
+        data: Data,
+        crew: Crew = ALONE,
     ) -> None:
         """Of `parts`, by task, some may be of tasks that are not learnt. `patience`: as it stands so far; `until` is
-        given the batches, and may end them by `Stopped`; `put` brings each to the devices. What is written goes to
-        `logger`, `metrics` among it, and, if this process `writes`, to the checkpoint.
+        given the batches, and may end them by `Stopped`; `layout` is that of the weights, `data` what is learnt
+        from. What is written goes to `logger`, `metrics` among it, and, by the first of `crew`, to the checkpoint.
         """
         self._run = run
         self._step = step
@@ -48,8 +54,9 @@ class Judge:
         self._logger = logger
         self._display = display
         self._until = until
-        self._put = put
-        self._writes = writes
+        self._put: Put = functools.partial(heldout_batch, layout)
+        self._answers = Answers(run, parts, data.vocabulary, placement_of(layout))
+        self._writes = crew.is_first
         self.patience = patience
         """What an early stop goes by, until now."""
 
@@ -73,6 +80,7 @@ class Judge:
         weights = self._averaged(state.opt_state, state.params) or state.params
         try:
             measured = heldout_by_task(self._step, weights, self._parts, self._run.eval, self._until, self._put)
+            answers = self._answers.of(weights)
         except Stopped:
             return None  # the next start makes up for it
         losses = {task: values["heldout_loss"] for task, values in measured.items()}
@@ -81,7 +89,7 @@ class Judge:
             add_heldout_loss(saved, loss)  # before the lines, which tell the next start that nothing is left to do
         for task, values in measured.items():
             if not self._metrics.has("eval", task, step):
-                self._logger.write("eval", step, {"task": task, **values})
+                self._logger.write("eval", step, {"task": task, **values, **answers.get(task, {})})
         self.patience = self.patience.after(step, loss, self._run)
         say_heldout(self._display, self._run, step, losses, loss)
         return loss

@@ -15,7 +15,7 @@ from spanloom.pipeline.eras import to_data
 from spanloom.pipeline.prefetch import StepReader, prefetch
 from spanloom.pipeline.spool.needed import standings
 from spanloom.scale.agreement import Agreement
-from spanloom.scale.mesh import check_batch, heldout_batch, make_layout, placement_of
+from spanloom.scale.mesh import check_batch, make_layout, placement_of
 from spanloom.scale.processes import ALONE, Crew
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
@@ -175,8 +175,8 @@ def train(
         writer = CheckpointWriter(directory / CHECKPOINTS, run.checkpoint, data.vocabulary.files(), sayer, keeper, crew)
         stack.callback(writer.close)
         logger.write("start", first_step, told)
-        until, put = stop.until_requested if not crew.roll else iter, functools.partial(heldout_batch, layout)
-        judge = Judge(run, heldout_step, heldout, patience, metrics_file, logger, display, until, put, crew.is_first)
+        until = stop.until_requested if not crew.roll else iter
+        judge = Judge(run, heldout_step, heldout, patience, metrics_file, logger, display, until, layout, data, crew)
         crew.barrier("ready")  # CPUs wait half a minute for one another when they first compute together, and no more
 
         # ---- Train, check the first loss, evaluate, save -------------------------------------------------------------

@@ -14,7 +14,7 @@ from tiny_training import events, train
 from spanloom.cli.main import main
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.evaluation.loaded import LoadedModel
-from spanloom.evaluation.records import Judge
+from spanloom.evaluation.records import HeldoutTask
 from spanloom.recipes.prompted import recipe
 from spanloom.settings.optimizer import AdamW
 from spanloom.settings.packing import Packed
@@ -61,7 +61,7 @@ def place(tmp_path_factory):
             batch_size=4,
             steps=2,
             checkpoint=Checkpoints(every=1, keep=2),
-            eval=replace(made.eval, every=1, max_batches=0, batch_size=4),
+            eval=replace(made.eval, every=1, max_batches=0, batch_size=4, answers="all"),
             log=Logging(tensorboard=False),
             after=After(baselines=False, fills=0, export=False),
         )
@@ -82,15 +82,18 @@ def rows_in(folder):
 
 
 def test_a_run_on_its_own_tasks(inside, place, capsys):
-    """Losses are those that the loop measured, of each checkpoint; all tables say the same."""
+    """Losses, ranks and texts are those that the loop measured, at each checkpoint; all tables say the same."""
     out = ["--results", str(inside / "e"), "--checkpoints", "all", "--bootstrap", "--length-normalised"]
     assert main(["eval", "run", *out]) == 0
     rows = rows_in(inside / "e")
     tasks = [row for row in rows if row["kind"] == "task"]
-    measured = {(e["step"], e["task"]): e["heldout_loss"] for e in events(place / "run") if e["kind"] == "eval"}
+    measured = {(e["step"], e["task"]): e for e in events(place / "run") if e["kind"] == "eval"}
     assert len(tasks) == len(measured) == 8
     for row in tasks:
-        assert row["heldout_loss"] == pytest.approx(measured[int(row["checkpoint"][4:]), row["task"]], rel=1e-4)
+        event = measured[int(row["checkpoint"][4:]), row["task"]]
+        assert row["heldout_loss"] == pytest.approx(event["heldout_loss"], rel=1e-4)
+        for name, logged in (("rank_accuracy", "accuracy"), ("exact_match", "exact_match"), ("majority", "majority")):
+            assert row.get(name) == event.get(logged)
         assert row["heldout_loss_low"] <= row["heldout_loss"] <= row["heldout_loss_high"]
         assert ("rank_accuracy" in row) == ("rank_accuracy_normalised_low" in row) == (row["template"] != "write")
         assert 0 <= row["exact_match"] <= 100 and row["majority"] > 0
@@ -136,7 +139,7 @@ def test_ranks_are_of_the_log_probabilities_of_choices(inside, place):
 
 def test_what_is_finished_is_not_evaluated_again(inside, monkeypatch):
     asked = []
-    records = Judge.records
+    records = HeldoutTask.records
 
     def counted(self, model, numbers):
         for block in records(self, model, numbers):
@@ -145,7 +148,7 @@ def test_what_is_finished_is_not_evaluated_again(inside, monkeypatch):
                 raise KeyboardInterrupt
             yield block
 
-    monkeypatch.setattr(Judge, "records", counted)
+    monkeypatch.setattr(HeldoutTask, "records", counted)
     words = ["eval", "run", "--results", str(inside / "e"), "--max-examples", "3"]
     fail = 2
     assert main(words) == 130

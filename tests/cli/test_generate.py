@@ -1,5 +1,4 @@
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -177,12 +176,3 @@ def test_settings_are_checked_before_anything_is_read(capsys):
     assert "--top-k is set, but temperature is 0" in capsys.readouterr().err
     assert main(["generate", "/nowhere", "--beam", "3"]) == 2
     assert "did you mean --beams" in capsys.readouterr().err
-
-
-def test_how_far_it_is(capsys, monkeypatch):
-    now = iter([0.0, 1.0, 20.0])
-    monkeypatch.setattr(line_job, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    with line_job._Progress(100, 20) as progress:
-        progress.advance(5)
-        progress.advance(15)
-    assert capsys.readouterr().err == "40 of 100 lines, 1 a second\n"
