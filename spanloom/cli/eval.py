@@ -19,7 +19,7 @@ target token, shares times 100.
 
 CHECKPOINT is a run directory, one of its checkpoints/STEP or a Hugging Face folder; RECIPE and flags are those of
 `spanloom train`, and without it the run's own; a recipe's --start is CHECKPOINT unless it is given. Held-out parts
-that are missing in OUT/stores (--out) are built there.
+that are missing in OUT/stores (--out) are built there. Data sets that nothing is learnt from are taken --whole.
 
 OUT/eval (--results) gets results.jsonl, results.csv and results.md and, for each model and task, a file of predictions:
 inputs, targets, what was written, a score for each choice. What is there already is not computed again while
@@ -28,7 +28,7 @@ checkpoint, data and settings are the same; a killed command goes on with the ta
 
   spanloom eval runs/b                                      a run on its own tasks
   spanloom eval runs/b --checkpoints all --bootstrap        each checkpoint that it keeps, with 95 % intervals
-  spanloom eval t0_3b/ prompted --data super_glue/copa=copa.jsonl --prompts promptsource --out runs/copa
+  spanloom eval t0_3b/ prompted --data super_glue/copa=copa.jsonl --prompts promptsource --whole
   spanloom eval runs/b --tasks 'glue_mrpc_*' --max-examples 200 --shard $SLURM_PROCID/$SLURM_NTASKS
   spanloom eval CHECKPOINT RECIPE --help                    every flag of a recipe, with its meaning and default
 """
@@ -42,6 +42,8 @@ class Evaluating:
     """Names of the tasks to evaluate, or patterns with *; none: all that hold something out."""
     checkpoints: tuple[str, ...] = ("last",)
     """Checkpoints of a run directory: last, best, all that are kept, or steps."""
+    whole: bool = False
+    """Evaluate on all rows of files of which a share would be held out: of data sets that nothing was learnt from."""
     max_examples: int = 0
     """The first so many held-out examples of each task; 0: all."""
     decode: bool = True

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from spanloom import __version__
@@ -42,7 +42,7 @@ from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS, steps_in
 from spanloom.settings.serialize import to_json
 from spanloom.settings.stages import as_one
-from spanloom.settings.task import Task
+from spanloom.settings.task import Task, heldout_of
 from spanloom.tasks.functions import described
 from spanloom.tasks.prompts.names import data_set_and_template
 from spanloom.training.checkpoint_paths import open_checkpoint
@@ -77,8 +77,11 @@ def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
     tasks = tasks_asked_for(run, asked.tasks)
     model, vocabulary = _model_settings(run, directory, subjects[0])
     run = replace(run, model=model)
-    parts = _heldout_tasks(run, tasks, directory, vocabulary, asked)
     folder = Path(asked.results) if asked.results else directory / "eval"
+    if asked.whole:  # apart from the stores that a run learns from
+        directory, tasks = directory / "whole", list(map(_whole, tasks))
+    size = command.run.eval.batch_size or BATCH  # that of a training batch, which it is unless set, is for many devices
+    parts = _heldout_tasks(run, tasks, directory, vocabulary, asked, size)
     with _alone(folder, share), compiled_programs_kept():
         rows = list(_rows(subjects, parts, folder, share, asked))
     if len(rows) < len(subjects) * len(parts):
@@ -115,6 +118,13 @@ def tasks_asked_for(run: Run, names: Sequence[str]) -> list[Task]:
     return [task for name, task in known.items() if name in chosen]
 
 
+def _whole(task: Task) -> Task:
+    """The task with all rows of its files held out, unless other files are."""
+    source: Any = task.source
+    files = getattr(source, "files", ())
+    return replace(task, source=replace(source, heldout_files=files)) if files and not heldout_of(source) else task
+
+
 def _of_run(path: Path) -> Subject:
     path = path.resolve()
     return Subject(f"{path.parent.parent.name}-{path.name}", path, fingerprint(path))
@@ -149,7 +159,7 @@ def _model_settings(run: Run, directory: Path, subject: Subject) -> tuple[Model,
 
 
 def _heldout_tasks(
-    run: Run, tasks: Sequence[Task], directory: Path, vocabulary: Vocabulary, asked: Evaluating
+    run: Run, tasks: Sequence[Task], directory: Path, vocabulary: Vocabulary, asked: Evaluating, size: int
 ) -> dict[str, HeldoutTask]:
     """The tasks with their held-out parts, which are built where they are missing."""
     from spanloom.pipeline.build_workers import default_workers
@@ -170,7 +180,6 @@ def _heldout_tasks(
     finally:
         display.close()
     _refuse_without([task.name for task in tasks if task.name not in parts], asked.tasks, some=bool(parts))
-    size = run.eval.batch_size or BATCH
     known = [task for task in tasks if task.name in parts]
     return {task.name: HeldoutTask(task, parts[task.name], vocabulary, asked.decode, size) for task in known}
 

@@ -1,7 +1,7 @@
 """The numbers of one task, from the records of its held-out examples: losses, what was written, what was ranked."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,7 +55,7 @@ def judged(
         values = task_metrics(task, heldout, made, resamples)
         numbers |= {name: 100 * value if _is_share(task, name) else value for name, value in values.items()}
     rows = merged([scored_in(kept)])
-    notes = []
+    notes = list(_notes(kept)) if made else []
     if rows:
         numbers |= _ranks(task, rows, resamples)
         if normalised:
@@ -68,6 +68,14 @@ def judged(
         commonest = Counter(one.target for one in made).most_common(1)[0][1]
         numbers[MAJORITY] = 100 * commonest / len(made)
     return Judged(numbers, len({row.example for row in rows}) if rows else len(kept), tuple(notes))
+
+
+def _notes(records: Sequence[Record]) -> Iterator[str]:
+    """Why what is written may have to be wrong."""
+    if cut := sum(bool(record.get("cut")) for record in records):
+        yield f"{cut:,} targets are longer than the model may write (a larger task.objective.targets_length lets it)"
+    if unknown := sum(bool(record.get("unknown")) for record in records):
+        yield f"{unknown:,} targets hold what the vocabulary cannot write"
 
 
 def _is_share(task: Task, name: str) -> bool:

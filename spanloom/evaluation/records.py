@@ -5,7 +5,8 @@ The inputs are those that training has, end of sequence and cuts included: T0's 
 - `example`: its number; `left_out`, and nothing else, where a preprocessor leaves it out whenever it is read;
 - `inputs`, `targets`: its text; `loss`, `tokens`: cross-entropy in nats over its target tokens, and how many they are;
 - `text_loss`, `text_tokens`: the same over those that are neither sentinel nor end of sequence (tasks on text alone);
-- `prediction`: what is written greedily; `unknown`: whether the vocabulary lacks something in the target;
+- `prediction`: what is written greedily; `unknown`, if the vocabulary lacks something in the target; `cut`, if that is
+  longer than what is written at most;
 - `choices`, `scores`, `lengths`, `correct`: each answer that may be right, its summed log-probability, end of sequence
   included, its tokens, and whether it is right; `weight`. A row that is one option (see `options_of`) has `idx`, too.
 """
@@ -97,6 +98,8 @@ class HeldoutTask:
         record: Record = {"inputs": inputs, "targets": self.of_targets.decode(text.raw)}
         if bool(np.isin(self.of_targets.unk_id, text.raw)):
             record["unknown"] = True
+        if isinstance(self.task.objective, Supervised) and len(text.raw) >= self.heldout.targets_length:
+            record["cut"] = True
         return record
 
     def _options(self, number: int, text: TextExample) -> list[Option]:

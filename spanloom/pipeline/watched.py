@@ -14,7 +14,7 @@ from spanloom.pipeline.task_examples import examples_of
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.row_sources import is_stream
 from spanloom.settings.run import Run
-from spanloom.settings.task import Task
+from spanloom.settings.task import Task, heldout_of
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 
@@ -44,13 +44,13 @@ def open_heldout(
 ) -> dict[str, Dataset]:
     """The held-out parts of tasks, by name, those without any left out. `run`: whose model they are to fit, and seed.
 
-    `alone`: of pairs whose lengths are set the training part is not built, as nothing asks for it. Otherwise as
-    `open_watched`.
+    `alone`: the training part is not built where nothing asks for it: of pairs whose lengths are set, and where all
+    files are held out. Otherwise as `open_watched`.
     """
     places_of = {}
     for task in tasks:
         places = store_directories(task, directory)
-        if is_stream(task.source) or (alone and _has_lengths(task)):
+        if is_stream(task.source) or (alone and _stands_alone(task)):
             places.pop("train")
         if "heldout" in places:
             places_of[task.name] = task, places
@@ -70,7 +70,9 @@ def open_heldout(
     return found
 
 
-def _has_lengths(task: Task) -> bool:
-    """Whether the width of rows follows from the settings alone."""
-    objective = task.objective
+def _stands_alone(task: Task) -> bool:
+    """Whether there is no training part, or the width of rows follows from the settings alone."""
+    source, objective = task.source, task.objective
+    if heldout_of(source) and heldout_of(source) == getattr(source, "files", None):
+        return True
     return isinstance(objective, Supervised) and None not in (objective.inputs_length, objective.targets_length)

@@ -45,6 +45,7 @@ def recipe(
     inputs_length: int = 1024,
     targets_length: int = 256,
     inputs_eos: bool = False,
+    own_metrics: bool = False,
 ) -> Run:
     """The run.
 
@@ -60,6 +61,8 @@ def recipe(
       inputs_length: Encoder length in tokens; longer inputs are cut at the right.
       targets_length: Decoder length in tokens; longer targets are cut at the right.
       inputs_eos: Whether an end of sequence follows the inputs; T0's have none.
+      own_metrics: Judge what is written by the metrics that its template names, where that has no answer choices
+        (ROUGE, BLEU and so on: pip install 'spanloom[eval]'); else by exact match.
     """
     if not data or not prompts:
         raise SettingsError("prompted needs --data NAME=FILES ... and --prompts, files or folders of templates")
@@ -71,7 +74,15 @@ def recipe(
     judged: list[Task] = []
     for templates, source in _data_sets(data, prompts):
         for chosen, is_learnt in zip(_chosen(templates, learn, judge), (True, False), strict=True):
-            parts = prompted_parts(chosen, source, vocabulary, objective, inputs_eos=inputs_eos, maximum=maximum)
+            parts = prompted_parts(
+                chosen,
+                source,
+                vocabulary,
+                objective,
+                inputs_eos=inputs_eos,
+                maximum=maximum,
+                own_metrics=own_metrics,
+            )
             if is_learnt:
                 learnt += parts
             else:

@@ -20,7 +20,7 @@ from spanloom.training.checkpoint_paths import add_heldout_loss
 from spanloom.training.loggers import Logger, MetricsFile
 from spanloom.training.patience import Patience
 from spanloom.training.progress import Display
-from spanloom.training.say import say_heldout
+from spanloom.training.say import say_answers, say_heldout
 from spanloom.training.signals import Stopped
 from spanloom.training.state import TrainState
 
@@ -92,6 +92,7 @@ class Judge:
                 self._logger.write("eval", step, {"task": task, **values, **answers.get(task, {})})
         self.patience = self.patience.after(step, loss, self._run)
         say_heldout(self._display, self._run, step, losses, loss)
+        say_answers(self._display, answers)
         return loss
 
 

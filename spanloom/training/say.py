@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from spanloom.evaluation.judged import MAJORITY
 from spanloom.pipeline.data import Data, in_words
 from spanloom.pipeline.facts.misfits import repeat_misfit
 from spanloom.pipeline.several import in_fields
@@ -155,6 +156,15 @@ def say_heldout(display: Display, run: Run, step: int, losses: Mapping[str, floa
     if len(losses) > 1 or loss is None:
         each = ", ".join(f"{task} {loss:.4f}" for task, loss in losses.items())
         display.say(f"  {each}" if loss is not None else f"step {step}  held-out loss: {each}")
+
+
+def say_answers(display: Display, answers: Mapping[str, Mapping[str, float]]) -> None:
+    """What was answered on held-out examples of each task, and what always giving the commonest answer would reach."""
+    for task, numbers in answers.items():
+        majority = numbers.get(MAJORITY)
+        shown = [f"{name} {value:.2f}" for name, value in numbers.items() if name != MAJORITY]
+        beside = "" if majority is None else f" (the commonest answer alone: {majority:.2f})"
+        display.say(f"  {task}: {', '.join(shown)}{beside}")
 
 
 def saved_sayer(display: Display, directory: Path) -> Callable[[int, int, float], None]:

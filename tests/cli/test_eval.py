@@ -26,7 +26,7 @@ templates:
   - {name: good?, inputs: "{{text}} Good?", targets: "{{answer_choices[label]}}", answer_choices: [bad, good]}
   - {name: any, inputs: "{{text}}", targets: "{{answer_choices[label]}}",
      answer_choices: "{{ ['no', 'not at all', 'not really'][label] }}|||{{ ['of course', 'yes', 'indeed'][label] }}"}
-  - {name: write, inputs: "Write on {{label}}.", targets: "{{text}}"}
+  - {name: write, inputs: "Write on {{label}}.", targets: "{{text}}", metrics: [Edit Distance, Other]}
 """
 WORDS = ["--data", "reviews=rows.jsonl", "other/x=rows.jsonl", "--prompts", "reviews.yaml", "other.yaml"]
 WORDS += ["--judge", "other_*", "--inputs-length", "48", "--targets-length", "14", "--seed", "1"]
@@ -65,7 +65,8 @@ def place(tmp_path_factory):
             log=Logging(tensorboard=False),
             after=After(baselines=False, fills=0, export=False),
         )
-        train(changed, folder / "run")
+        said = train(changed, folder / "run")
+        assert "(the commonest answer alone: " in said and "  other_x_good_: exact_match " in said
     finally:
         os.chdir(here)
     return folder
@@ -135,6 +136,20 @@ def test_ranks_are_of_the_log_probabilities_of_choices(inside, place):
         firsts = [record["correct"][0] for record in records]
         assert row["majority"] == pytest.approx(100 * max(np.mean(firsts), 1 - np.mean(firsts)))
         assert row["examples"] == len(records)
+
+
+def test_a_template_may_name_its_metrics(inside):
+    words = [*WORDS, "--out", str(inside), "--tasks", "reviews_write", "--max-examples", "2", "--own-metrics"]
+    assert main(["eval", "hf", "prompted", *words]) == 0
+    row = rows_in(inside / "eval")[0]
+    assert row["mean_edit"] > 0 and "exact_match" not in row
+
+
+def test_a_data_set_that_nothing_was_learnt_from_is_taken_whole(inside):
+    words = ["--data", "reviews=rows.jsonl", "--prompts", "reviews.yaml", "--out", str(inside), "--decode", "false"]
+    assert main(["eval", "run", "prompted", *words, "--tasks", "*good_", "--whole"]) == 0
+    assert rows_in(inside / "eval")[0]["examples"] == 100
+    assert [path.name for path in inside.iterdir() if path.is_dir()].count("stores") == 0
 
 
 def test_what_is_finished_is_not_evaluated_again(inside, monkeypatch):

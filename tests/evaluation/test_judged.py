@@ -82,8 +82,13 @@ def test_what_was_written_beside_the_commonest_target():
     ]
     records.append({"example": 5, "left_out": True})
     assert judged(TASK, None, records).numbers == {"heldout_loss": 1.0, "exact_match": 60.0, "majority": 60.0}
-    unknown = [{**one, "unknown": True} for one in records[:5]]
-    assert judged(TASK, None, unknown).numbers["exact_match"] == 0.0, "what the vocabulary lacks is never right"
+    unknown = [{**one, "unknown": True, "cut": one["targets"] == "c"} for one in records[:5]]
+    said = judged(TASK, None, unknown)
+    assert said.numbers["exact_match"] == 0.0, "what the vocabulary lacks is never right"
+    assert [note.partition(" (")[0] for note in said.notes] == [
+        "1 targets are longer than the model may write",
+        "5 targets hold what the vocabulary cannot write",
+    ]
     with_metric = judged(replace(TASK, metrics=("accuracy", "edit_distance")), None, records).numbers
     assert with_metric["accuracy"] == 60.0 and "exact_match" not in with_metric
     assert judged(TASK, None, records, resamples=50).numbers["exact_match_high"] > 60.0

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from spanloom.settings.feature import Feature
 from spanloom.settings.function import Function
+from spanloom.settings.measures import template_metric
 from spanloom.settings.mixture import PerTemplate, Weighted
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.row_sources import RowSource
@@ -35,8 +36,10 @@ def prompted_task(
     *,
     has_choices: bool,
     inputs_eos: bool = False,
+    metrics: Sequence[Function] = (),
 ) -> Task:
-    """The task whose rows `render` makes examples of; those with answer choices are judged by which was written.
+    """The task whose rows `render` makes examples of; those with answer choices are judged by which was written, others
+    by `metrics`, or exact match where there are none.
 
     `inputs_eos`: whether an end of sequence follows the inputs; T0's have none.
     """
@@ -48,6 +51,7 @@ def prompted_task(
         preprocessors=tuple(render),
         features=(Feature("inputs", add_eos=inputs_eos), Feature("targets")),
         postprocess=ANSWER_NUMBER if has_choices else None,
+        metrics=() if has_choices else tuple(metrics),
     )
 
 
@@ -60,10 +64,12 @@ def prompted_parts(
     before: Sequence[Function] = (),
     inputs_eos: bool = False,
     maximum: int = _CAP,
+    own_metrics: bool = False,
 ) -> tuple[Weighted, ...]:
     """A task for each template of a data set, for a mixture, with T0's cap.
 
-    `before`: preprocessors that give rows the columns which the templates name.
+    `before`: preprocessors that give rows the columns which the templates name. `own_metrics`: whether templates
+    without answer choices are judged by what they name.
     """
     rate = PerTemplate(len(templates.templates), maximum)
     tasks = (
@@ -75,7 +81,14 @@ def prompted_parts(
             objective,
             has_choices=bool(template.answer_choices),
             inputs_eos=inputs_eos,
+            metrics=metrics_of(template) if own_metrics else (),
         )
         for template in templates.templates
     )
     return tuple(Weighted(task, rate) for task in tasks)
+
+
+def metrics_of(template: PromptTemplate) -> tuple[Function, ...]:
+    """The metrics that a template names, those that t5 has."""
+    found = (template_metric(name) for name in template.metrics)
+    return tuple(function for function in found if function is not None)
