@@ -110,7 +110,7 @@ def _run(task: Task | Mixture, model: Model, start: str | None, packing: Packed)
         batch_size=64,
         steps=1000,
         checkpoint=Checkpoints(every=200),
-        eval=Evaluation(every=200, max_batches=5),
+        eval=Evaluation(every=200, max_batches=5, answers="ranks"),
         after=After(fills=1),
     )
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -23,7 +23,7 @@ class Weights:
     """Weights as they stand at a step, to be asked."""
 
     def __init__(self, params: Any, run: Run, vocabulary: Vocabulary, place: Placement) -> None:
-        model, devices = run.model, Devices(place)
+        model, devices = replace(run.model, dropout=0.0), Devices(place)
         self._scorer = Scorer(params, model, devices)
         self._writer = functools.cache(lambda: Writer(params, model, vocabulary.eos_id, devices))
 
