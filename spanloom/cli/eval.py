@@ -23,8 +23,9 @@ that are missing in OUT/stores (--out) are built there. Data sets that nothing i
 
 OUT/eval (--results) gets results.jsonl, results.csv and results.md and, for each model and task, a file of predictions:
 inputs, targets, what was written, a score for each choice. What is there already is not computed again while
-checkpoint, data and settings are the same; a killed command goes on with the task at which it was. Of N jobs with
---shard 0/N to N-1/N and the same OUT each takes every N-th example, and the last one puts them together.
+checkpoint, data and settings are the same; a killed command goes on with the task at which it was. Of many tasks one
+that fails is named and the others are evaluated; the exit code is 1 then. Of N jobs with --shard 0/N to N-1/N and the
+same OUT each takes every N-th example, and the last one puts them together.
 
   spanloom eval runs/b                                      a run on its own tasks
   spanloom eval runs/b --checkpoints all --bootstrap        each checkpoint that it keeps, with 95 % intervals

@@ -22,15 +22,16 @@ from spanloom.cli.progress_bar import ProgressBar
 from spanloom.cli.stages import resolved_runs
 from spanloom.cli.train import output_directory
 from spanloom.conversion.detect import detect
-from spanloom.evaluation.judged import judged
+from spanloom.evaluation.judged import NothingHeldOutError, judged
 from spanloom.evaluation.loaded import LoadedModel
 from spanloom.evaluation.metrics.bootstrap import RESAMPLES
-from spanloom.evaluation.options import share_of
+from spanloom.evaluation.options import RankingError, share_of
 from spanloom.evaluation.records import HeldoutTask, Record
 from spanloom.evaluation.records_file import RecordsFile
 from spanloom.evaluation.result_rows import TASK, Row, as_csv, as_jsonl, as_markdown, with_averages
 from spanloom.evaluation.results import key_of
 from spanloom.evaluation.rows import BATCH
+from spanloom.evaluation.task_metrics import MetricError
 from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.durable import locked, write_file
 from spanloom.pipeline.share import BuildShare
@@ -83,9 +84,18 @@ def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
     size = command.run.eval.batch_size or BATCH  # that of a training batch, which it is unless set, is for many devices
     parts = _heldout_tasks(run, tasks, directory, vocabulary, asked, size)
     with _alone(folder, share), compiled_programs_kept():
-        rows = list(_rows(subjects, parts, folder, share, asked))
-    if len(rows) < len(subjects) * len(parts):
+        outcomes = list(_outcomes(subjects, parts, folder, share, asked))
+    if None in outcomes:
         print(f"{folder}: job {share} is done; other jobs are not yet", file=sys.stderr)
+        return
+    _tell([one for one in outcomes if isinstance(one, Row)], folder)
+    if failed := [one for one in outcomes if isinstance(one, str)]:
+        raise CommandError("\n".join(failed))
+
+
+def _tell(rows: Sequence[Row], folder: Path) -> None:
+    """Keeps and shows the rows of tasks and what they are together."""
+    if not rows:
         return
     rows = with_averages(rows)
     for name, text in (("jsonl", as_jsonl(rows)), ("csv", as_csv(rows)), ("md", as_markdown(rows))):
@@ -197,10 +207,10 @@ def _refuse_without(lacking: Sequence[str], named: Sequence[str], *, some: bool)
     print(f"passed over, as nothing is held out: {names}", file=sys.stderr)
 
 
-def _rows(
+def _outcomes(
     subjects: Sequence[Subject], parts: Mapping[str, HeldoutTask], folder: Path, share: BuildShare, asked: Evaluating
-) -> Iterator[Row]:
-    """A row for each model and task of which all records are there."""
+) -> Iterator[Row | str | None]:
+    """For each model and task its row, why there is none, or None while other jobs are not done."""
     counts = {name: _count(part.heldout, asked) for name, part in parts.items()}
     total = len(subjects) * sum(len(range(share.index, count, share.of)) for count in counts.values())
     with ProgressBar("examples", total) as progress:
@@ -209,9 +219,12 @@ def _rows(
             for name, part in parts.items():
                 path = folder / subject.name / f"{quote(name, safe=' ')}.jsonl"
                 file = RecordsFile(path, _key(subject, part, counts[name]), counts[name])
-                records = _records(file, part, model, share, progress)
-                if records is not None:
-                    yield _row(subject, part, records, asked)
+                try:
+                    records = _records(file, part, model, share, progress)
+                    yield None if records is None else _row(subject, part, records, asked)
+                except (RankingError, MetricError, NothingHeldOutError) as error:
+                    text = str(error) if repr(name) in str(error) else f"task {name!r}: {error}"
+                    yield f"{subject.name}: {text}"
 
 
 def _records(

@@ -11,7 +11,7 @@ The inputs are those that training has, end of sequence and cuts included: T0's 
   included, its tokens, and whether it is right; `weight`. A row that is one option (see `options_of`) has `idx`, too.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -34,6 +34,7 @@ from spanloom.vocabularies.vocabulary import Ids, Vocabulary
 
 Record = dict[str, Any]
 _Pair = tuple[tuple[int, ...], tuple[int, ...]]
+_LOOKED_AT = 4  # examples
 _BLOCK = 128  # examples at once, so that those of like lengths are computed together
 
 
@@ -71,6 +72,12 @@ class HeldoutTask:
         is_pairs, metrics = isinstance(self.task.objective, Supervised), self.task.metrics
         return self.writes and is_pairs and not (metrics and all(map(takes_scores, metrics)))
 
+    @property
+    def ranks(self) -> bool:
+        """Whether examples have choices, as far as the first ones tell."""
+        first = range(min(self.heldout.num_examples, _LOOKED_AT))
+        return isinstance(self.task.objective, Supervised) and any(_has_options(self._example(one)) for one in first)
+
     def records(self, model: Answering, numbers: Iterable[int]) -> Iterator[list[Record]]:
         """Records of the examples of these numbers, in blocks. Raises RankingError for choices that make no sense."""
         remaining = iter(numbers)
@@ -84,7 +91,7 @@ class HeldoutTask:
         for record, text in zip(found, texts, strict=True):
             if len(text.targets):
                 record |= self._texts(text)
-                asked.append((record, text, self._options(record["example"], text)))
+                asked.append((record, text, self._options(record["example"])))
             else:
                 record["left_out"] = True
         self._score(model, asked)
@@ -102,10 +109,13 @@ class HeldoutTask:
             record["cut"] = True
         return record
 
-    def _options(self, number: int, text: TextExample) -> list[Option]:
-        example = example_of(self.heldout, Prediction("", "", "", number=number))
-        has_options = CHOICES in example or np.ndim(example.get("idx", 0)) == 1
-        return options_of(example, number) if has_options and isinstance(self.task.objective, Supervised) else []
+    def _options(self, number: int) -> list[Option]:
+        if not isinstance(self.task.objective, Supervised) or not _has_options(example := self._example(number)):
+            return []
+        return options_of(example, number)
+
+    def _example(self, number: int) -> Mapping[str, Any]:
+        return example_of(self.heldout, Prediction("", "", "", number=number))
 
     def _score(self, model: Answering, asked: Sequence[tuple[Record, TextExample, list[Option]]]) -> None:
         """Adds losses and scores. Each pair is scored once: options that read alike, and the target among them, too."""
@@ -167,6 +177,10 @@ def scored_in(records: Iterable[Record]) -> list[Scored]:
         for place, (correct, length, score) in enumerate(zip(*columns, strict=True), first):
             found.append(Scored(number, place, count, correct, one["weight"], length, score))
     return found
+
+
+def _has_options(example: Mapping[str, Any]) -> bool:
+    return CHOICES in example or np.ndim(example.get("idx", 0)) == 1
 
 
 def _is_one_option(options: Sequence[Option]) -> bool:

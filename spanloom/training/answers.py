@@ -7,14 +7,16 @@ from typing import Any
 
 import jax
 
-from spanloom.evaluation.judged import RANK, judged
+from spanloom.evaluation.judged import RANK, NothingHeldOutError, judged
+from spanloom.evaluation.options import RankingError
 from spanloom.evaluation.records import HeldoutTask
 from spanloom.evaluation.rows import Devices
 from spanloom.evaluation.scoring import Score, Scorer
+from spanloom.evaluation.task_metrics import MetricError
 from spanloom.evaluation.writing import Output, Request, Writer
 from spanloom.model.placement import Placement
 from spanloom.pipeline.dataset import Dataset
-from spanloom.settings.objectives import Supervised
+from spanloom.pipeline.store import Warn
 from spanloom.settings.run import Run
 from spanloom.vocabularies.vocabulary import Ids, Vocabulary
 
@@ -44,6 +46,7 @@ class Answers:
     parts: Mapping[str, Dataset]
     vocabulary: Vocabulary
     place: Placement
+    warn: Warn
 
     def of(self, params: Any) -> dict[str, dict[str, float]]:
         """The numbers of each task on pairs that has any, by its name; those of ranks as `accuracy` and so on, but
@@ -56,16 +59,22 @@ class Answers:
         found = {}
         with jax.transfer_guard_host_to_device("allow"):
             for task in (*self.run.tasks, *settings.also):
-                if task.name in self.parts and isinstance(task.objective, Supervised):
-                    asked = HeldoutTask(task, self.parts[task.name], self.vocabulary, settings.answers == "all", size)
+                if task.name not in self.parts:
+                    continue
+                asked = HeldoutTask(task, self.parts[task.name], self.vocabulary, settings.answers == "all", size)
+                if asked.decodes or asked.ranks:
                     found[task.name] = self._numbers(asked, weights)
-        return found
+        return {task: numbers for task, numbers in found.items() if numbers}
 
     def _numbers(self, asked: HeldoutTask, weights: Weights) -> dict[str, float]:
         most, count = self.run.eval.max_batches * asked.batch_size, asked.heldout.num_examples
         numbers = range(min(count, most) if most else count)
-        records = [record for block in asked.records(weights, numbers) for record in block]
-        values = judged(asked.task, asked.heldout, records).numbers
+        try:
+            records = [record for block in asked.records(weights, numbers) for record in block]
+            values = judged(asked.task, asked.heldout, records).numbers
+        except (RankingError, MetricError, NothingHeldOutError) as error:  # no reason to end a training
+            self.warn(f"not measured on what is held out of task {asked.task.name!r}: {error}")
+            return {}
         plain = {name: value for name, value in values.items() if not name.startswith((RANK, "heldout_"))}
         ranks = {name.removeprefix(RANK): value for name, value in values.items() if name.startswith(RANK)}
         return {**plain, **{name if name not in plain else RANK + name: value for name, value in ranks.items()}}

@@ -55,7 +55,7 @@ class Judge:
         self._display = display
         self._until = until
         self._put: Put = functools.partial(heldout_batch, layout)
-        self._answers = Answers(run, parts, data.vocabulary, placement_of(layout))
+        self._answers = Answers(run, parts, data.vocabulary, placement_of(layout), display.warn)
         self._writes = crew.is_first
         self.patience = patience
         """What an early stop goes by, until now."""

@@ -152,6 +152,14 @@ def test_a_data_set_that_nothing_was_learnt_from_is_taken_whole(inside):
     assert [path.name for path in inside.iterdir() if path.is_dir()].count("stores") == 0
 
 
+def test_a_task_that_fails_is_named_and_the_others_are_evaluated(inside, capsys):
+    (inside / "own.yaml").write_text("dataset: reviews\n" + PROMPTS.replace('label]}}", answer', 'label]}}.", answer'))
+    words = ["--data", "reviews=rows.jsonl", "--prompts", str(inside / "own.yaml"), "--out", str(inside)]
+    assert main(["eval", "hf", "prompted", *words, "--max-examples", "2", "--decode", "false"]) == 1
+    assert ": task 'reviews_good_': no example has a right option: are labels hidden" in capsys.readouterr().err
+    assert [row["template"] for row in rows_in(inside / "eval") if row["kind"] == "task"] == ["any", "write"]
+
+
 def test_what_is_finished_is_not_evaluated_again(inside, monkeypatch):
     asked = []
     records = HeldoutTask.records
