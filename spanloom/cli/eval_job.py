@@ -76,11 +76,11 @@ def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
     subjects = subjects_of(Path(checkpoint), asked.checkpoints)
     run = as_one(resolved_runs(command))
     tasks = tasks_asked_for(run, asked.tasks)
-    model, vocabulary = _model_settings(run, directory, subjects[0])
-    run = replace(run, model=model)
     folder = Path(asked.results) if asked.results else directory / "eval"
     if asked.whole:  # apart from the stores that a run learns from
         directory, tasks = directory / "whole", list(map(_whole, tasks))
+    model, vocabulary = _model_settings(run, directory, subjects[0])
+    run = replace(run, model=model)
     size = command.run.eval.batch_size or BATCH  # that of a training batch, which it is unless set, is for many devices
     parts = _heldout_tasks(run, tasks, directory, vocabulary, asked, size)
     with _alone(folder, share), compiled_programs_kept():

@@ -145,11 +145,13 @@ def test_a_template_may_name_its_metrics(inside):
     assert row["mean_edit"] > 0 and "exact_match" not in row
 
 
-def test_a_data_set_that_nothing_was_learnt_from_is_taken_whole(inside):
-    words = ["--data", "reviews=rows.jsonl", "--prompts", "reviews.yaml", "--out", str(inside), "--decode", "false"]
-    assert main(["eval", "run", "prompted", *words, "--tasks", "*good_", "--whole"]) == 0
-    assert rows_in(inside / "eval")[0]["examples"] == 100
-    assert [path.name for path in inside.iterdir() if path.is_dir()].count("stores") == 0
+def test_a_data_set_that_nothing_was_learnt_from_is_taken_whole(inside, place):
+    words = ["--data", "reviews=rows.jsonl", "--prompts", "reviews.yaml", "--results", str(inside), "--decode", "false"]
+    stores = {path: path.stat().st_mtime_ns for path in (place / "run" / "stores").rglob("*")}
+    assert main(["eval", "run", "prompted", *words, "--out", "run", "--tasks", "*good_"]) == 1, "other settings"
+    assert main(["eval", "run", "prompted", *words, "--out", "run", "--tasks", "*good_", "--whole"]) == 0
+    assert rows_in(inside)[0]["examples"] == 100
+    assert stores == {path: path.stat().st_mtime_ns for path in (place / "run" / "stores").rglob("*")}
 
 
 def test_a_task_that_fails_is_named_and_the_others_are_evaluated(inside, capsys):
