@@ -13,6 +13,7 @@ LONG = (
     "cli/test_changed_data.py",
     "cli/test_closing.py",
     "cli/test_end_to_end.py",
+    "cli/test_eval.py",
     "cli/test_line_job.py",
     "cli/test_objectives.py",
     "cli/test_preprocessors.py",
