@@ -2,11 +2,10 @@
 
 import contextlib
 import functools
-import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,13 +14,13 @@ from urllib.parse import quote
 from spanloom import __version__
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.eval import Evaluating
+from spanloom.cli.eval_subjects import Subject, load, subjects_of
 from spanloom.cli.flags import Command
 from spanloom.cli.line_job import compiled_programs_kept
 from spanloom.cli.line_output import ALONE
 from spanloom.cli.progress_bar import ProgressBar
 from spanloom.cli.stages import resolved_runs
 from spanloom.cli.train import output_directory
-from spanloom.conversion.detect import detect
 from spanloom.evaluation.judged import NothingHeldOutError, judged
 from spanloom.evaluation.loaded import LoadedModel
 from spanloom.evaluation.metrics.bootstrap import RESAMPLES
@@ -36,34 +35,17 @@ from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.durable import locked, write_file
 from spanloom.pipeline.share import BuildShare
 from spanloom.pipeline.share import share_of as share_named
-from spanloom.settings.mesh import Mesh
 from spanloom.settings.model import Model
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
-from spanloom.settings.run_layout import CHECKPOINTS, steps_in
 from spanloom.settings.serialize import to_json
 from spanloom.settings.stages import as_one
 from spanloom.settings.task import Task, heldout_of
 from spanloom.tasks.functions import described
 from spanloom.tasks.prompts.names import data_set_and_template
-from spanloom.training.checkpoint_paths import open_checkpoint
-from spanloom.training.integrity import fingerprint
 from spanloom.training.progress import make_display
-from spanloom.training.read_model import read_model
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A model that is evaluated."""
-
-    name: str
-    """Of its folder of predictions, and in tables."""
-    path: Path
-    """A checkpoint, or a Hugging Face folder."""
-    fingerprint: str
-    """What tells it from others."""
 
 
 def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
@@ -104,18 +86,6 @@ def _tell(rows: Sequence[Row], folder: Path) -> None:
     print(f"\nwrote {folder}/results.jsonl, .csv and .md; predictions are beside them")
 
 
-def subjects_of(path: Path, checkpoints: Iterable[str]) -> list[Subject]:
-    """The models that a path and --checkpoints name. Raises CheckpointError, ConversionError."""
-    kind = detect(path)
-    if kind != "run":
-        if tuple(checkpoints) != ("last",):
-            raise UsageError(f"--checkpoints chooses among those of a run directory, and {path} is none")
-        return [_of_run(path) if kind == "checkpoint" else _of_folder(path)]
-    directory = path if path.name == CHECKPOINTS else path / CHECKPOINTS
-    names = [str(step) for step in steps_in(directory)] if "all" in checkpoints else list(checkpoints)
-    return [_of_run(one) for one in dict.fromkeys(open_checkpoint(path, name) for name in names)]
-
-
 def tasks_asked_for(run: Run, names: Sequence[str]) -> list[Task]:
     """The run's tasks, and those it watches, that are called so. Raises UsageError for a name that none has."""
     known = {task.name: task for task in (*run.tasks, *run.eval.also)}
@@ -133,20 +103,6 @@ def _whole(task: Task) -> Task:
     source: Any = task.source
     files = getattr(source, "files", ())
     return replace(task, source=replace(source, heldout_files=files)) if files and not heldout_of(source) else task
-
-
-def _of_run(path: Path) -> Subject:
-    path = path.resolve()
-    return Subject(f"{path.parent.parent.name}-{path.name}", path, fingerprint(path))
-
-
-def _of_folder(path: Path) -> Subject:
-    """A Hugging Face folder is what its files are, the model card left out."""
-    path, digest = path.resolve(), hashlib.sha256()
-    for file in sorted(one for one in path.iterdir() if one.is_file() and one.suffix != ".md"):
-        with file.open("rb") as content:
-            digest.update(f"{file.name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
-    return Subject(f"{path.parent.name}-{path.name}", path, digest.hexdigest())
 
 
 def _model_settings(run: Run, directory: Path, subject: Subject) -> tuple[Model, Vocabulary]:
@@ -215,7 +171,7 @@ def _outcomes(
     total = len(subjects) * sum(len(range(share.index, count, share.of)) for count in counts.values())
     with ProgressBar("examples", total) as progress:
         for subject in subjects:
-            model = functools.cache(functools.partial(_model, subject))
+            model = functools.cache(functools.partial(load, subject))
             for name, part in parts.items():
                 path = folder / subject.name / f"{quote(name, safe=' ')}.jsonl"
                 file = RecordsFile(path, _key(subject, part, counts[name]), counts[name])
@@ -230,7 +186,7 @@ def _outcomes(
 def _records(
     file: RecordsFile,
     part: HeldoutTask,
-    model: "functools._lru_cache_wrapper[LoadedModel]",
+    model: Callable[[], LoadedModel],
     share: BuildShare,
     progress: ProgressBar,
 ) -> list[Record] | None:
@@ -254,10 +210,6 @@ def _row(subject: Subject, part: HeldoutTask, records: Sequence[Record], asked: 
     for note in said.notes:
         print(f"{task.name}: {note}", file=sys.stderr)
     return Row(subject.name, TASK, *data_set_and_template(task), task.name, said.examples, said.numbers)
-
-
-def _model(subject: Subject) -> LoadedModel:
-    return LoadedModel(read_model(subject.path), Mesh())
 
 
 def _count(heldout: Dataset, asked: Evaluating) -> int:

@@ -16,7 +16,7 @@ probability, end of sequence included), "normalized" (that divided by "tokens") 
 OUTPUT.by.json. --shard I/N as in `spanloom generate`.
 
     spanloom score runs/a pairs.jsonl --output scores.jsonl
-    echo '{"inputs": "Is it so?", "targets": ["yes", "no"]}' | spanloom score runs/a -
+    echo '{"inputs": "So?", "targets": ["yes", "no"]}' | spanloom score runs/a -
 """
 
 
