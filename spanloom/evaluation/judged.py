@@ -17,7 +17,9 @@ from spanloom.settings.task import Task
 RANK = "rank_"
 """Before the names of numbers that come of ranking options."""
 MAJORITY = "majority"
-"""What always giving the commonest answer would reach, beside accuracy and exact match."""
+"""What always choosing the answer that is right most often would reach, beside the accuracy of ranks."""
+COMMONEST = "commonest_target"
+"""What always writing the commonest target would reach, beside exact match, where there are no choices."""
 
 
 class NothingHeldOutError(ValueError):
@@ -66,7 +68,7 @@ def judged(
             notes.append(f"{len(hidden):,} examples have no right option, and count as wrong")
     elif made:
         commonest = Counter(one.target for one in made).most_common(1)[0][1]
-        numbers[MAJORITY] = 100 * commonest / len(made)
+        numbers[COMMONEST] = 100 * commonest / len(made)
     return Judged(numbers, len({row.example for row in rows}) if rows else len(kept), tuple(notes))
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from spanloom.evaluation.judged import MAJORITY
+from spanloom.evaluation.judged import COMMONEST, MAJORITY
 from spanloom.pipeline.data import Data, in_words
 from spanloom.pipeline.facts.misfits import repeat_misfit
 from spanloom.pipeline.several import in_fields
@@ -18,6 +18,8 @@ from spanloom.training.first_loss import FirstLoss
 from spanloom.training.progress import Display, amount, times
 from spanloom.training.same_data import TEXT_SETTINGS
 from spanloom.vocabularies.vocabulary import Vocabulary
+
+_BASELINES = (MAJORITY, COMMONEST)
 
 
 def say_data(display: Display, run: Run, data: Data) -> None:
@@ -161,9 +163,9 @@ def say_heldout(display: Display, run: Run, step: int, losses: Mapping[str, floa
 def say_answers(display: Display, answers: Mapping[str, Mapping[str, float]]) -> None:
     """What was answered on held-out examples of each task, and what always giving the commonest answer would reach."""
     for task, numbers in answers.items():
-        majority = numbers.get(MAJORITY)
-        shown = [f"{name} {value:.2f}" for name, value in numbers.items() if name != MAJORITY]
-        beside = "" if majority is None else f" (the commonest answer alone: {majority:.2f})"
+        baselines = [value for name, value in numbers.items() if name in _BASELINES]
+        shown = [f"{name} {value:.2f}" for name, value in numbers.items() if name not in _BASELINES]
+        beside = f" (the commonest answer alone: {baselines[0]:.2f})" if baselines else ""
         display.say(f"  {task}: {', '.join(shown)}{beside}")
 
 

@@ -60,7 +60,7 @@ def test_only_what_is_asked_for_is_measured(opened):
     assert len(said) == 1 and said[0].startswith("not measured on what is held out of task 'hidden': no example has a")
     whole, _ = asked(opened, "all")
     assert whole["choices"] == {"exact_match": whole["choices"]["exact_match"], **ranks["choices"]}
-    assert whole["text"].keys() == {"exact_match", "majority"}
+    assert whole["text"].keys() == {"exact_match", "commonest_target"}
 
 
 def test_as_many_examples_as_losses_are_of(opened):
