@@ -70,7 +70,7 @@ def request_of(
             ids, settings_with(common, own), prefix, [model.vocabulary.encode(choice) for choice in choices]
         )
         check_request(request)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise BadLineError(str(error)) from None
     return request
 

@@ -1,7 +1,11 @@
 """How sequences are written: greedily, by beam search or by drawing tokens."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+Search = Literal["t5x", "transformers"]
+_LARGEST = 1e30  # float32 holds it
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class Generation:
     """Beams of beam search; 1: none."""
     alpha: float = 0.6
     """Length penalty of beam search: 0 is none, and more favours longer sequences."""
-    search: Literal["t5x", "transformers"] = "t5x"
+    search: Search = "t5x"
     """Whose beam search: t5x divides log-probabilities by ((5 + length) / 6)^alpha, transformers by length^alpha (its
     length_penalty, 1.0 there unless set); they also differ in which sequences count as finished."""
     temperature: float = 0.0
@@ -35,9 +39,13 @@ class Generation:
 
 def check_generation(settings: Generation) -> None:
     """Raise ValueError, naming the setting and what it may be, where the settings make no sense."""
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        if wanted := _misfit(value, one.default):
+            raise ValueError(f"{one.name} is {value!r:.40}; it must be {wanted}")
     for name, least in (("max_length", 1), ("outputs", 1), ("beams", 1), ("top_k", 0), ("no_repeat_ngram", 0)):
-        if getattr(settings, name) < least:
-            raise ValueError(f"{name} is {getattr(settings, name)}; it must be at least {least}")
+        if not least <= getattr(settings, name) < 2**31:
+            raise ValueError(f"{name} is {getattr(settings, name)}; it must be at least {least}, and below 2^31")
     for name, good, wanted in (
         ("alpha", settings.alpha >= 0, "at least 0: search would end too early"),
         ("temperature", settings.temperature >= 0, "at least 0"),
@@ -62,3 +70,12 @@ def check_generation(settings: Generation) -> None:
         raise ValueError(
             f"{filters[0]} is set, but temperature is 0, so nothing is drawn: give a temperature, such as 1"
         )
+
+
+def _misfit(value: Any, default: Any) -> str:
+    """What a value must be, if it is not of its default's kind: lines of JSON may hold anything."""
+    if isinstance(default, str):
+        return "" if value in get_args(Search) else f"one of {', '.join(get_args(Search))}"
+    if isinstance(value, bool) or not isinstance(value, Integral if isinstance(default, int) else Real):
+        return "a whole number" if isinstance(default, int) else "a number"
+    return f"at most {_LARGEST}" if isinstance(default, float) and value > _LARGEST else ""
