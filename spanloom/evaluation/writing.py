@@ -145,6 +145,19 @@ def check_request(request: Request) -> None:
         )
     if request.choices and not all(len(choice) for choice in request.choices):
         raise ValueError("a choice is empty")
+    for number, choice in enumerate(request.choices, 1):
+        if _repeats(request.prefix, choice, settings.no_repeat_ngram):
+            raise ValueError(
+                f"no_repeat_ngram is {settings.no_repeat_ngram}, and choice {number} repeats so many tokens: set it to "
+                "0 there"
+            )
+
+
+def _repeats(prefix: Ids, choice: Ids, length: int) -> bool:
+    """Whether a choice ends so many tokens that come before; the start token counts, as in `decoding_rules`."""
+    ids = [0, *prefix, *choice]
+    runs = [ids[place : place + length] for place in range(len(ids) - length + 1)] if length else []
+    return any(run in runs[:place] for place, run in enumerate(runs) if place + length > len(prefix) + 1)
 
 
 def _program(request: Request) -> tuple[Any, ...]:

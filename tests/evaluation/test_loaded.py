@@ -116,6 +116,10 @@ def test_requests_that_cannot_be_answered_are_refused(model):
         check_request(Request([5], Generation(max_length=4), prefix=[4, 5], choices=[[6, 7]]))
     with pytest.raises(ValueError, match="a choice is empty"):
         check_request(Request([5], choices=[[]]))
+    pairs = Generation(no_repeat_ngram=2)
+    check_request(Request([5], pairs, prefix=[4, 5, 4, 5], choices=[[6, 6], [7]]))
+    with pytest.raises(ValueError, match="no_repeat_ngram is 2, and choice 2 repeats so many tokens"):
+        check_request(Request([5], pairs, prefix=[4, 5], choices=[[6], [4, 5]]))
 
 
 @pytest.mark.short
