@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spanloom.cli.errors import CommandError
-from spanloom.cli.line_job import as_utf8
+from spanloom.cli.line_job import STDOUT_CLOSED, as_utf8, without_mark
+from spanloom.cli.line_output import LineOutput
 from spanloom.cli.parsing import options
 from spanloom.pipeline.durable import write_file
 
@@ -52,9 +53,10 @@ def main(argv: Sequence[str]) -> int:
     if chosen.max_length < 1:
         raise CommandError(f"--max-length {chosen.max_length}: must be 1 or more")
     if chosen.output is None and sys.__stdout__ is None:
-        raise CommandError("standard output is closed, so the result would be lost: name an --output, or leave it open")
-    with _open_lines(chosen.text, chosen.input) as lines:
-        done, rest = _begin_output(chosen.output), iter(lines)
+        raise CommandError(STDOUT_CLOSED)
+    alone = LineOutput(Path(chosen.output)).alone() if chosen.output is not None else contextlib.nullcontext()
+    with _open_lines(chosen.text, chosen.input) as lines, alone:
+        done, rest = _begin_output(chosen.output), without_mark(lines)
         _skip_done(rest, done, chosen.output)
         from spanloom.evaluation.masked_lines import fill_lines
 
@@ -114,8 +116,6 @@ def _begin_output(path: str | None) -> list[str]:
     if path is None:
         return []
     if not Path(path).exists():
-        if not (folder := Path(path).parent).is_dir():
-            raise CommandError(f"{path}: there is no folder {folder}; make it, or name another --output")
         return []
     content = Path(path).read_bytes()
     whole = content[: content.rfind(b"\n") + 1]

@@ -77,14 +77,12 @@ def _generate(chosen: Any, settings: Generation) -> None:
             record = record_of(line, lines.field)
             return record, request_of(record, number, settings, lines, model)
 
-        def answer(requests: Sequence[Any]) -> list[dict[str, Any]]:
+        def answer(requests: Sequence[Any]) -> list[list[dict[str, Any]]]:
             return [
-                {
-                    "outputs": [
-                        {"text": one.text, "score": one.score, "log_prob": one.log_prob}
-                        for one in model.as_text(outputs).outputs
-                    ]
-                }
+                [
+                    {"text": one.text, "score": one.score, "log_prob": one.log_prob}
+                    for one in model.as_text(outputs).outputs
+                ]
                 for outputs in model.write(requests, chosen.batch_size)
             ]
 

@@ -22,10 +22,12 @@ BLOCK = 256
 ERROR = "error"
 """Field of the answer to a line that has none."""
 
+STDOUT_CLOSED = "standard output is closed, so the result would be lost: name an --output, or leave it open"
+
 Read = Callable[[int, str], tuple[Record, Any]]
 """A line's record, and what is asked with it; raises BadLineError."""
-Answer = Callable[[Sequence[Any]], Sequence[Record]]
-"""The fields that each answer adds to its record."""
+Answer = Callable[[Sequence[Any]], Sequence[Any]]
+"""What each answer adds to its record, under `Job.adds`."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,23 @@ class Job:
     """Of several jobs."""
     field: str = "inputs"
     """Field of the input."""
+    adds: str = "outputs"
+    """Field of what is answered."""
+
+    def __post_init__(self) -> None:
+        if self.field in self.own_fields:
+            raise UsageError(f"--field {self.field}: answers have a field of that name; rename that of the lines")
+        if self.output in (None, "-") and sys.__stdout__ is None:
+            raise CommandError(STDOUT_CLOSED)
+
+    @property
+    def own_fields(self) -> tuple[str, str, str]:
+        """Fields of an answer that are none of its line, which lose theirs of that name: it may be such an answer."""
+        return LINE, ERROR, self.adds
+
+    def kept(self, record: Record) -> Record:
+        """What an answer keeps of a line."""
+        return {name: value for name, value in record.items() if name not in self.own_fields}
 
 
 def share_from(text: str | None, output: str | None) -> BuildShare:
@@ -71,9 +90,9 @@ def run(job: Job, made_by: Record, read: Read, answer: Answer) -> None:
             done = output.begin(made_by)
             counted = _Counted(numbered)
             mine = (one for one in counted if output.owns(one[0]))
-            skip_answered(mine, done, lambda record, line: _same(record, line, job.field), output.path)
+            skip_answered(mine, done, lambda record, line: _same(record, line, job), output.path)
             output.append(_answers(mine, job, read, answer, ProgressBar("lines", _share(total, job.share), len(done))))
-            if output.finish(counted.number):
+            if output.finish(counted.number, made_by):
                 print(f"{output.whole}: {counted.number:,} lines, all answered", file=sys.stderr)
             else:
                 print(f"{output.path}: done; other jobs are not yet", file=sys.stderr)
@@ -85,7 +104,7 @@ def open_lines(path: str | None) -> Iterator[tuple[Iterable[str], int | None]]:
     if path in (None, "-"):
         if sys.stdin is None:
             raise CommandError("standard input is closed: give --input FILE")
-        as_utf8(sys.stdin, errors="surrogateescape")
+        as_utf8(sys.stdin, errors="surrogateescape", newline="\n")
         yield sys.stdin, None
         return
     assert path is not None
@@ -98,8 +117,14 @@ def open_lines(path: str | None) -> Iterator[tuple[Iterable[str], int | None]]:
 
 
 def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(without_mark(lines), 1):
         yield number, line.removesuffix("\n").removesuffix("\r")
+
+
+def without_mark(lines: Iterable[str]) -> Iterator[str]:
+    """The lines without the byte order mark that some editors begin a file with: what follows may be JSON."""
+    for number, line in enumerate(lines):
+        yield line if number else line.removeprefix("\ufeff")
 
 
 class _Counted:
@@ -127,7 +152,7 @@ def _answers(
                 try:
                     record, question = read(number, line)
                     asked.append((len(records), question))
-                    records.append({LINE: number, **record})
+                    records.append({LINE: number, **job.kept(record)})
                 except ValueError as error:
                     if job.errors == "stop":
                         bad = CommandError(
@@ -136,25 +161,26 @@ def _answers(
                         break
                     records.append({LINE: number, job.field: _shown(line), ERROR: str(error)})
             if asked:
-                fields = answer([question for _, question in asked])
-                for (place, _), more in zip(asked, fields, strict=True):
-                    records[place] |= more
+                found = answer([question for _, question in asked])
+                for (place, _), one in zip(asked, found, strict=True):
+                    records[place][job.adds] = one
             yield records
             progress.advance(len(records))
             if bad is not None:
                 raise bad
 
 
-def _same(record: Record, line: str, field: str) -> bool:
-    """Whether an answer is to this line, as far as its input tells."""
+def _same(record: Record, line: str, job: Job) -> bool:
+    """Whether an answer is to this line, with all that it asks."""
     from spanloom.evaluation.line_requests import BadLineError, record_of
 
-    if ERROR in record:
-        return bool(record.get(field) == _shown(line))
+    if record.get(job.field) == _shown(line):  # text, or a line that could not be answered
+        return True
     try:
-        return bool(record_of(line, field).get(field) == record.get(field))
+        wanted = job.kept(record_of(line, job.field))
     except BadLineError:
         return False
+    return as_line(job.kept(record)) == as_line(wanted)  # as it is written: NaN is not itself
 
 
 def _shown(line: str) -> str:
@@ -166,10 +192,10 @@ def _share(total: int | None, share: BuildShare) -> int | None:
     return None if total is None else len(range(share.index, total, share.of))
 
 
-def as_utf8(stream: Any, errors: str = "strict") -> None:
+def as_utf8(stream: Any, errors: str = "strict", newline: str | None = None) -> None:
     """Lines and JSON are UTF-8, whatever the locale says."""
     if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(encoding="utf-8", errors=errors)
+        stream.reconfigure(encoding="utf-8", errors=errors, newline=newline)
 
 
 @contextlib.contextmanager

@@ -44,6 +44,11 @@ class LineOutput:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Inside, no other process writes the same file. Raises CommandError where one does, or nothing can."""
+        if self.whole.exists() and not self.whole.is_file():
+            raise CommandError(
+                f"{self.whole}: is a folder, a device or a pipe, and only a file can be gone on with: name another "
+                "--output, or none for standard output"
+            )
         if not (folder := self.path.parent).is_dir():
             raise CommandError(f"{self.path}: there is no folder {folder}; make it, or name another --output")
 
@@ -58,11 +63,12 @@ class LineOutput:
 
         Raises CommandError for a file that no such command wrote, or another model or other settings did: it stays.
         """
-        note, there = _beside(self.path, ".by.json"), self.path.exists() and self.path.stat().st_size > 0
-        if there:
-            self._same_maker(note, made_by)
-        else:
-            write_file(note, lambda file: file.write(json.dumps(made_by, indent=1, ensure_ascii=False).encode()))
+        for path in (self.path, self.whole):
+            if _has_content(path):
+                _same_maker(path, made_by)
+        _beside(self.path, ".done").unlink(missing_ok=True)
+        if not _has_content(self.path):
+            _note(self.path, made_by)
             return []
         content = self.path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
@@ -81,47 +87,31 @@ class LineOutput:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def finish(self, lines: int) -> bool:
+    def finish(self, lines: int, made_by: Record) -> bool:
         """Note that this job has answered all of its share of so many lines; whether the whole output is there.
 
-        Of several jobs the last one puts the parts together, in the order of the lines.
+        Of several jobs the last one puts the parts together, in the order of the lines. Raises CommandError for parts
+        that do not go together.
         """
         if self.share.of == 1:
             return True
         write_file(_beside(self.path, ".done"), lambda file: file.write(str(lines).encode()))
-        jobs = [BuildShare(index, self.share.of) for index in range(self.share.of)]
+        parts = [part_of(self.whole, BuildShare(index, self.share.of)) for index in range(self.share.of)]
         with locked(_beside(self.whole, ".lock"), lambda: None):
-            counts = [_count(_beside(part_of(self.whole, job), ".done")) for job in jobs]
+            counts = [_count(_beside(part, ".done")) for part in parts]
             if None in counts:
                 return False
             if len(set(counts)) > 1:
                 found = " and ".join(f"{count:,}" for count in sorted({count or 0 for count in counts}))
                 raise CommandError(
-                    f"the jobs that write {self.whole} were given inputs of {found} lines: give all of them the same "
-                    "--input, and name another --output"
+                    f"the jobs that write {self.whole} were given inputs of {found} lines: give their commands "
+                    "again, all with the same --input"
                 )
-            if not self.whole.exists():
-                write_file(self.whole, lambda file: file.writelines(_merged(self.whole, jobs, lines)))
+            for part in parts:
+                _same_maker(part, made_by)
+            _note(self.whole, made_by)
+            write_file(self.whole, lambda file: file.writelines(_merged(parts, lines)))
         return True
-
-    def _same_maker(self, note: Path, made_by: Record) -> None:
-        try:
-            before = json.loads(note.read_bytes())
-            if not isinstance(before, dict):
-                raise TypeError(before)
-        except (OSError, ValueError, TypeError, RecursionError):
-            raise CommandError(
-                f"{self.path} holds lines, but {note} does not say what made them: name another --output to begin anew"
-            ) from None
-        for name, value in made_by.items():
-            if name != "model" and before.get(name) != json.loads(json.dumps(value)):
-                there, here = before.get(name), value
-                if name == "fingerprint":
-                    name, there, here = "model", before.get("model"), made_by.get("model")
-                raise CommandError(
-                    f"{self.path} was begun with {name} {there}, and this is {here}: go on with that, or name another "
-                    "--output"
-                )
 
     def _answer(self, number: int, line: bytes) -> Record:
         record = json_object(line)
@@ -172,10 +162,10 @@ def _count(path: Path) -> int | None:
         return None
 
 
-def _merged(whole: Path, jobs: Sequence[BuildShare], lines: int) -> Iterator[bytes]:
+def _merged(parts: Sequence[Path], lines: int) -> Iterator[bytes]:
     """The lines of the parts, by turns."""
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(part_of(whole, job).open("rb")) for job in jobs]
+        files = [stack.enter_context(part.open("rb")) for part in parts]
         for place in range(lines):
             line = files[place % len(files)].readline()
             record = json_object(line)
@@ -186,3 +176,32 @@ def _merged(whole: Path, jobs: Sequence[BuildShare], lines: int) -> Iterator[byt
                     "command again"
                 )
             yield line
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _note(path: Path, made_by: Record) -> None:
+    """Say beside a file what makes it."""
+    content = json.dumps(made_by, indent=1, ensure_ascii=False).encode()
+    write_file(_beside(path, ".by.json"), lambda file: file.write(content))
+
+
+def _same_maker(path: Path, made_by: Record) -> None:
+    """Raises CommandError where another model, other settings or another command made what a file holds."""
+    note, other = _beside(path, ".by.json"), "name another --output"
+    try:
+        before = json_object(note.read_bytes())
+    except OSError:
+        before = None
+    if before is None:
+        raise CommandError(f"{path} holds lines, but {note} does not say what made them: {other} to begin anew")
+    if before.keys() != made_by.keys():
+        raise CommandError(f"{path} was begun by another command: {other}")
+    for name, value in made_by.items():
+        if name != "model" and before[name] != value:
+            name = "model" if name == "fingerprint" else name
+            raise CommandError(
+                f"{path} was begun with {name} {before[name]}, and this is {made_by[name]}: go on with that, or {other}"
+            )

@@ -39,6 +39,9 @@ def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, descriptio
     refuse_unknown(flags, [*named, "debug"], prog)
     if any(not word.strip() for word in words):
         raise UsageError(f"{prog}: one name is empty (is a variable of the shell unset?)")
+    for flag in flags:
+        if hints.get(flag.name) == str | None and flag.values and not "".join(flag.values).strip():
+            raise UsageError(f"{flag.typed} is empty (is a variable of the shell unset?)")
     check_values(flags, hints)
     places = [entry.word for entry in entries if entry.word]
     absent = [f"--{name}" for name in named if _is_required(cls, name) and name not in {flag.name for flag in flags}]

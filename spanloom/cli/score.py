@@ -57,7 +57,8 @@ def main(argv: Sequence[str]) -> int:
 def _score(chosen: Any) -> None:
     from spanloom.cli.line_job import Job, compiled_programs_kept, load, run, share_from
 
-    job = Job(chosen.pairs, chosen.output, chosen.errors, share_from(chosen.shard, chosen.output), chosen.field)
+    share = share_from(chosen.shard, chosen.output)
+    job = Job(chosen.pairs, chosen.output, chosen.errors, share, chosen.field, adds="scores")
     with compiled_programs_kept():
         source = load(chosen.checkpoint, chosen.which)
         from spanloom.evaluation.line_requests import Lines, pair_of, record_of
@@ -70,9 +71,9 @@ def _score(chosen: Any) -> None:
             record = record_of(line, lines.field)
             return record, pair_of(record, lines, model)
 
-        def answer(questions: Sequence[Any]) -> list[dict[str, Any]]:
+        def answer(questions: Sequence[Any]) -> list[list[dict[str, Any]]]:
             scores = iter(model.score_ids([pair for pairs in questions for pair in pairs], chosen.batch_size))
-            return [{"scores": [_fields(next(scores), chosen.per_token) for _ in pairs]} for pairs in questions]
+            return [[_fields(next(scores), chosen.per_token) for _ in pairs] for pairs in questions]
 
         made_by = {**source.made_by, "per_token": chosen.per_token, "inputs_eos": eos}
         run(job, made_by=made_by, read=read, answer=answer)

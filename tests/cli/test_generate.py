@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -176,3 +177,94 @@ def test_settings_are_checked_before_anything_is_read(capsys):
     assert "--top-k is set, but temperature is 0" in capsys.readouterr().err
     assert main(["generate", "/nowhere", "--beam", "3"]) == 2
     assert "did you mean --beams" in capsys.readouterr().err
+
+
+def test_answers_may_be_lines(tmp_path, echo):
+    """Their number, error and outputs give way to those of the new answers; all else that a line asks must be the same
+    for its answer to count."""
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    rows = [
+        {"line": 7, "inputs": "a", "error": "old", "outputs": [1], "scores": 2, "x": float("nan")},
+        {"inputs": "b", "settings": {"max_length": 9}},
+    ]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    argv = ["generate", "x", "--input", str(source), "--output", str(output)]
+    assert main(argv) == 0
+    whole = output.read_bytes()
+    first, second = answers(output)
+    assert list(first) == ["line", "inputs", "scores", "x", "outputs"] and first["line"] == 1
+    assert first["outputs"][0]["text"] == "a" and second["settings"] == {"max_length": 9}
+    echo.asked.clear()
+    assert main(argv) == 0 and not echo.asked and output.read_bytes() == whole
+
+
+def test_a_line_that_asks_something_else_is_another(tmp_path, echo, capsys):
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    argv = ["score", "x", str(source), "--output", str(output)]
+    for targets in ("b", "c"):
+        source.write_text(json.dumps({"inputs": "a", "targets": targets}) + "\n")
+        assert main(argv) == int(targets == "c")
+    assert "line 1, but the input has another line there" in capsys.readouterr().err
+    source.write_text('{"line": "a"}\n')
+    assert main(["generate", "x", "--input", str(source), "--field", "line"]) == 2
+    assert "--field line: answers have a field of that name" in capsys.readouterr().err
+
+
+def test_marks_and_ends_of_lines_are_the_same_from_a_file_and_a_pipe(tmp_path, echo, capsys, monkeypatch):
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(b'\xef\xbb\xbf{"inputs": "a"}\r\nb\rc\r\n')
+    assert main(["generate", "x", "--input", str(source)]) == 0
+    expected = capsys.readouterr().out
+    assert [json.loads(line)["inputs"] for line in expected.splitlines()] == ["a", "b\rc"]
+    with source.open(encoding="latin-1") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert main(["generate", "x"]) == 0
+    assert capsys.readouterr().out == expected
+
+
+@pytest.mark.parametrize("command", [["generate", "x", "--input"], ["score", "x"], ["fill", "x", "--input"]])
+def test_an_output_that_is_no_file_is_refused(tmp_path, lines, echo, capsys, command):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(tmp_path.iterdir())
+    for name in ("folder", "pipe"):
+        assert main([*command, str(lines), "--output", str(tmp_path / name)]) == 1
+        assert "is a folder, a device or a pipe" in capsys.readouterr().err
+    assert main([*command, str(lines), "--output", ""]) == 2
+    assert "--output is empty (is a variable of the shell unset?)" in capsys.readouterr().err
+    assert main([*command, str(lines), "--output", str(tmp_path / "nowhere" / "x")]) == 1
+    assert "there is no folder" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_jobs_put_together_what_is_of_one_kind(tmp_path, lines, echo, capsys):
+    """An old file at the output's place, or an old part, is not taken for the result; a grown input is answered."""
+    output = tmp_path / "out.jsonl"
+    jobs = [["generate", "x", "--input", str(lines), "--output", str(output), "--shard", f"{i}/2"] for i in range(2)]
+    output.write_text("my notes\n")
+    assert main(jobs[0]) == 1 and output.read_text() == "my notes\n"
+    assert "does not say what made them" in capsys.readouterr().err
+    output.unlink()
+    assert [main(job) for job in jobs] == [0, 0]
+    whole = output.read_bytes()
+    lines.write_text(lines.read_text() + "one more\n")
+    assert main(jobs[1]) == 1 and output.read_bytes() == whole
+    assert "were given inputs of 10 and 11 lines: give their commands again" in capsys.readouterr().err
+    assert main(jobs[0]) == 0 and output.read_bytes()[: len(whole)] == whole
+    assert answers(output)[-1]["inputs"] == "one more"
+    assert main(jobs[0][:-2]) == 0  # goes on alone, with nothing left to do
+    for path in tmp_path.glob("out.jsonl.0-of-2*"):
+        path.unlink()
+    assert main([*jobs[0], "--beams", "2"]) == 1
+    assert "out.jsonl was begun with beams 1, and this is 2" in capsys.readouterr().err
+    output.unlink()
+    assert main([*jobs[0], "--beams", "2"]) == 1
+    assert "out.jsonl.1-of-2 was begun with beams 1, and this is 2" in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_an_output_of_another_command_is_not_gone_on_with(tmp_path, lines, echo, capsys):
+    output = str(tmp_path / "out.jsonl")
+    assert main(["generate", "x", "--input", str(lines), "--output", output]) == 0
+    assert main(["score", "x", str(lines), "--output", output]) == 1
+    assert "was begun by another command" in capsys.readouterr().err
