@@ -41,6 +41,8 @@ def record_of(line: str, field: str) -> Record:
     try:
         record = json.loads(line)
         json.dumps(record, ensure_ascii=False).encode("utf-8")  # JSON may hold half characters as \ud800
+    except UnicodeEncodeError:
+        raise BadLineError("holds half a character, such as \\ud800; write whole ones") from None
     except (ValueError, RecursionError) as error:
         raise BadLineError(f"begins like JSON, but is not: {error}") from None
     return dict(record)
@@ -83,15 +85,17 @@ def pair_of(record: Mapping[str, Any], lines: Lines, model: LoadedModel) -> list
         raise BadLineError('needs a field "targets" that holds a string, or a list of strings')
     ids = model.encode(_text(record, lines.field), eos=lines.inputs_eos)
     check_length(len(ids), lines)
-    return [(ids, model.encode(text)) for text in texts]
+    pairs = [(ids, model.encode(text)) for text in texts]
+    check_length(max(len(target) for _, target in pairs), lines, "a target ")
+    return pairs
 
 
-def check_length(length: int, lines: Lines) -> None:
-    """Raises BadLineError for an input that has no tokens, or more than memory takes."""
+def check_length(length: int, lines: Lines, what: str = "") -> None:
+    """Raises BadLineError for an input that has no tokens, or, as a target may have, more than memory takes."""
     if not length:
         raise BadLineError("the input has no tokens")
     if lines.most_tokens is not None and length > lines.most_tokens:
-        raise BadLineError(f"has {length:,} tokens, and memory takes about {lines.most_tokens:,}; cut it")
+        raise BadLineError(f"{what}has {length:,} tokens, and memory takes about {lines.most_tokens:,}; cut it")
 
 
 def _text(record: Mapping[str, Any], field: str) -> str:

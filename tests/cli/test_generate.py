@@ -107,6 +107,7 @@ def test_a_bad_line_stops_after_those_before_it_or_is_kept_as_an_error(tmp_path,
     bad = {
         '{"inputs": 3}': 'needs a field "inputs" that holds a string',
         '{"inputs"': "begins like JSON, but is not",
+        '{"inputs": "\\ud800"}': "holds half a character",
         "": "is empty",
         '{"inputs": "a", "settings": {"beam": 2}}': "there is no setting 'beam'",
         '{"inputs": "a", "settings": {"max_length": "many"}}': "",
@@ -170,6 +171,9 @@ def test_targets_are_scored(tmp_path, echo, capsys):
     source.write_text('{"inputs": "a"}\n')
     assert main(["score", "x", str(source)]) == 1
     assert 'line 1: needs a field "targets"' in capsys.readouterr().err
+    source.write_text(json.dumps({"inputs": "a", "targets": ["b", "c" * 200]}) + "\n")
+    assert main(["score", "x", str(source)]) == 1
+    assert "line 1: a target has 201 tokens, and memory takes about 100" in capsys.readouterr().err
 
 
 def test_settings_are_checked_before_anything_is_read(capsys):
