@@ -1,25 +1,22 @@
 """Which vocabulary a Hugging Face folder was trained with. No jax.
 
 A ByT5 tokenizer always says that sentinels start at 259, also in Google's releases, which were trained with 258
-downwards. So the embedding decides: the row of the sentinel that every example uses is unlike those never trained.
+downwards. So the embedding decides, see `spanloom.conversion.sentinel_rows`.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from spanloom.conversion import hf_names, hf_tokenizer, safetensors_file, spiece
+from spanloom.conversion import hf_names, hf_tokenizer, safetensors_file, sentinel_rows, spiece
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.safetensors_file import Entry
+from spanloom.conversion.sentinel_rows import Rows
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 
 MARK_NAME = "spanloom.json"
 """What an export of ours says about itself."""
-_FIRST = {"google": 258, "huggingface": 259, "seqio": 383}
-_DISTINCT = 8.0  # deviations: among 60 untrained rows the largest is about 3
-_LEAD = 2.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def _bytes(folder: Path, tokenizer: Mapping[str, object], entries: Mapping[str, 
     mark = folder / MARK_NAME
     if mark.is_file():
         recorded = safetensors_file.read_json(mark).get("vocabulary")
-        if isinstance(recorded, dict) and recorded.get("sentinels") in _FIRST:
+        if isinstance(recorded, dict) and recorded.get("sentinels") in sentinel_rows.FIRST:
             google = recorded.get("google_sentinels", Bytes.google_sentinels)
             if type(extra_ids := recorded.get("extra_ids")) is int and type(google) is int:
                 return Found(Bytes(recorded["sentinels"], extra_ids, google))
@@ -85,52 +82,17 @@ def _bytes(folder: Path, tokenizer: Mapping[str, object], entries: Mapping[str, 
             Bytes(extra_ids=count),
             "the weights do not tell where the sentinels are; taken as the tokenizer says, 259 up",
         )
-    return _by_scores(scores, count)
-
-
-def _by_scores(scores: dict[str, float], extra_ids: int) -> Found:
-    best, second = sorted(scores, key=scores.__getitem__, reverse=True)[:2]
-    shown = ", ".join(f"{scores[name]:.1f} for {_FIRST[name]} ({name})" for name in ("google", "huggingface", "seqio"))
-    evidence = f"distance of the first sentinel's row from untrained rows, in deviations: {shown}"
-    if scores[best] < _DISTINCT or scores[best] < _LEAD * scores[second]:
-        return Found(
-            Bytes(extra_ids=extra_ids),
-            f"no convention's first sentinel stands out among the weights ({evidence}); taken as the tokenizer says, "
-            "259 upwards. If the model was trained otherwise, set --task.vocabulary.sentinels google",
-        )
-    direction = "upwards" if best == "huggingface" else "downwards"
-    sentinels = Bytes(sentinels=best, extra_ids=extra_ids)  # type: ignore[arg-type]
-    return Found(sentinels, f"sentinels are {_FIRST[best]} {direction}, as the weights show ({evidence})")
+    return Found(*sentinel_rows.decide(scores, count))
 
 
 def sentinel_scores(entries: Mapping[str, Entry]) -> dict[str, float] | None:
-    """How unlike untrained rows the row of each convention's first sentinel is; None if the weights cannot tell.
-
-    Untrained rows keep their random values and move together, so their distances from their mean are nearly equal. The
-    score is how many (robust) standard deviations a row's distance is from theirs, in the embedding or the head,
-    whichever is more. Rows 300 to 359 serve as untrained ones: in every convention they are late sentinels.
-    """
-    found = [_scores(entries[name]) for name in (hf_names.EMBEDDING, hf_names.HEAD) if name in entries]
-    usable = [scores for scores in found if scores is not None]
-    return {name: max(scores[name] for scores in usable) for name in _FIRST} if usable else None
-
-
-def _scores(entry: Entry) -> dict[str, float] | None:
-    if len(entry.shape) != 2 or entry.shape[0] < 384:
-        return None
-    idle = safetensors_file.load_rows(entry, 300, 360).astype(np.float64)
-    if not np.isfinite(idle).all():
-        return None
-    distances = np.linalg.norm(idle - idle.mean(axis=0), axis=1)
-    typical = np.median(distances)
-    # rows that are equal to the last bit have no spread: then a thousandth of their size counts as one
-    floor = 1e-3 * max(typical, np.linalg.norm(idle, axis=1).mean(), 1e-30)
-    deviation = max(1.4826 * np.median(np.abs(distances - typical)), floor)
-    scores = {}
-    for convention, row in _FIRST.items():
-        distance = np.linalg.norm(safetensors_file.load_rows(entry, row, row + 1)[0] - idle.mean(axis=0))
-        scores[convention] = float(abs(distance - typical) / deviation)
-    return scores
+    """The scores of `spanloom.conversion.sentinel_rows`, from the embedding and the head of a folder."""
+    matrices = [
+        Rows(entry.shape, functools.partial(safetensors_file.load_rows, entry))
+        for name in (hf_names.EMBEDDING, hf_names.HEAD)
+        if (entry := entries.get(name)) is not None
+    ]
+    return sentinel_rows.scores(matrices)
 
 
 def _sentencepiece(path: Path, tokenizer: Mapping[str, object]) -> SentencePiece:

@@ -83,13 +83,14 @@ def read_params(entries: Mapping[str, Entry], model: Model) -> T5:
     """Our parameters, NumPy float32, from checked tensors. ConversionError names one that holds NaN or infinity."""
     flat = {name: np.empty(spec.shape, np.float32) for name, spec in flatten(declare(model)).items()}
     for tensor in hf_names.tensors(model):
-        array = _finite(safetensors_file.load(entries[tensor.name]), tensor.name, entries[tensor.name].file)
+        array = finite(safetensors_file.load(entries[tensor.name]), tensor.name, entries[tensor.name].file)
         destination = flat[tensor.ours] if tensor.layer is None else flat[tensor.ours][tensor.layer]
         destination[...] = array.T if tensor.transposed else array
     return unflatten(model, flat)
 
 
-def _finite(array: np.ndarray, name: str, file: Path) -> np.ndarray:
+def finite(array: np.ndarray, name: str, file: Path) -> np.ndarray:
+    """The array itself. Raises ConversionError where it holds NaN or infinity, with what that comes from."""
     if count := array.size - np.count_nonzero(np.isfinite(array)):
         raise ConversionError(
             file,

@@ -15,7 +15,8 @@ from spanloom.conversion import hf_config, hf_names, hf_tie, hf_tokenizer, safet
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME, read_vocabulary, resolve
 from spanloom.conversion.safetensors_file import Entry
-from spanloom.settings.model import HOW_COMPUTED, Model
+from spanloom.model.sizes import published_name
+from spanloom.settings.model import Model
 from spanloom.settings.serialize import from_json, to_json
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 
@@ -98,7 +99,8 @@ def _read_settings(folder: Path) -> tuple[Settings, dict[str, Entry]]:
         entries = _embedding_by_other_name(entries, folder)
     hf_names.check_layers(entries, model, path)  # before anything is built: a damaged count may be a billion
     tied, tie_note = hf_tie.decide_tie(entries, model, config, path)
-    model = dataclasses.replace(model, tie_embeddings=tied, name=_published_name(model, tied))
+    model = dataclasses.replace(model, tie_embeddings=tied)
+    model = dataclasses.replace(model, name=published_name(model))
     found = read_vocabulary(folder, config, entries)
     eos_id = hf_tokenizer.eos_id(found.vocabulary, _spiece_content(found.vocabulary))
     hf_config.check_id(config, path, "eos_token_id", eos_id)
@@ -111,21 +113,6 @@ def _embedding_by_other_name(entries: dict[str, Entry], folder: Path) -> dict[st
         if name in entries:
             return entries | {hf_names.EMBEDDING: entries[name]}
     raise ConversionError(folder, f"lacks {hf_names.EMBEDDING}: the weights are not those of a T5-family model")
-
-
-def _published_name(model: Model, tied: bool) -> str:
-    """The name of a published size with the same architecture; what the folder says, else."""
-    from spanloom.model.sizes import SIZES
-
-    if model.name != "custom":
-        return model.name
-
-    def architecture(one: Model) -> Model:
-        computed = {field: getattr(SIZES["t5_small"], field) for field in HOW_COMPUTED}
-        return dataclasses.replace(one, name="", **computed)
-
-    wanted = architecture(dataclasses.replace(model, tie_embeddings=tied))
-    return next((name for name, known in SIZES.items() if architecture(known) == wanted), "custom")
 
 
 def _mark(folder: Path) -> dict[str, Any]:

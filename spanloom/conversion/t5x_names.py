@@ -52,9 +52,18 @@ def to_t5x(config: Model, flat: Mapping[str, Any], *, scanned: bool) -> Flat:
         if "/layers/" not in name:
             result[name] = leaf
             continue
-        theirs = name.replace("encoder/layers/", "encoder/encoder/").replace("decoder/layers/", "decoder/decoder/")
-        result[theirs] = np.moveaxis(_split_heads(config, name, leaf), 0, 1)
+        result[their_scanned(name)] = np.moveaxis(_split_heads(config, name, leaf), 0, 1)
     return result
+
+
+def their_scanned(ours: str) -> str:
+    """T5X's scanned name of one of our stacked parameters."""
+    return ours.replace("encoder/layers/", "encoder/encoder/", 1).replace("decoder/layers/", "decoder/decoder/", 1)
+
+
+def their_layer(ours: str, layer: int) -> str:
+    """T5X's name of one layer of one of our stacked parameters."""
+    return ours.replace("/layers/", f"/layers_{layer}/", 1)
 
 
 def model_settings(t5_config: Mapping[str, Any], *, network: str = "t5", **rest: Any) -> Model:

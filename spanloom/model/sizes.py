@@ -7,7 +7,7 @@ al. 2023 (umT5).
 from dataclasses import fields, replace
 from typing import Any
 
-from spanloom.settings.model import Model
+from spanloom.settings.model import HOW_COMPUTED, Model
 from spanloom.settings.nearest import did_you_mean
 
 
@@ -94,6 +94,19 @@ def named(name: str, **overrides: Any) -> Model:
             hint = did_you_mean(field, known) or f"; there are {', '.join(known)}"
             raise ValueError(f"a model has no setting {field!r}{hint}")
     return replace(SIZES[key], **overrides)
+
+
+def published_name(model: Model) -> str:
+    """The name of a published size with the same architecture; the model's own name where it has one."""
+    if model.name != "custom":
+        return model.name
+
+    def architecture(one: Model) -> Model:
+        computed = {field: getattr(SIZES["t5_small"], field) for field in HOW_COMPUTED}
+        return replace(one, name="", **computed)
+
+    wanted = architecture(model)
+    return next((name for name, known in SIZES.items() if architecture(known) == wanted), "custom")
 
 
 def sizes_in_short() -> str:

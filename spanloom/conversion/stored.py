@@ -1,0 +1,68 @@
+"""An array in a file that has not been read yet, whatever the file's format."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeGuard
+
+import ml_dtypes
+import numpy as np
+
+_DTYPES = {
+    name: np.dtype(name)
+    for name in (
+        "float64",
+        "float32",
+        "float16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint32",
+        "uint16",
+        "uint8",
+        "bool",
+    )
+}
+_DTYPES["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One array: its size is known and was found to fit its file; the numbers are still there."""
+
+    file: Path
+    """The file to name where something is wrong with it."""
+    dtype: str
+    """NumPy's name of the type, or bfloat16."""
+    shape: tuple[int, ...]
+    """Size of each axis."""
+    read: Callable[[], np.ndarray]
+    """The numbers, in type and shape as above. Raises ConversionError, naming the file, where they are damaged."""
+
+
+def dtype_of(name: object) -> np.dtype | None:
+    """The type of this name, little-endian; None where no checkpoint has such a type."""
+    return _DTYPES.get(name) if isinstance(name, str) else None
+
+
+def is_shape(value: object) -> TypeGuard[Sequence[int]]:
+    """Whether a list says the size of each axis, in numbers that are sizes."""
+    return (
+        isinstance(value, list | tuple)
+        and len(value) <= 8
+        and all(type(size) is int and 0 <= size < 2**48 for size in value)
+    )
+
+
+def piece_of_file(file: Path, dtype: str, shape: tuple[int, ...], begin: int) -> Stored:
+    """An array whose bytes lie one after another in a file from `begin` on."""
+
+    def read() -> np.ndarray:
+        count = math.prod(shape)
+        if count == 0:
+            return np.zeros(shape, _DTYPES[dtype])
+        return np.array(np.memmap(file, _DTYPES[dtype], mode="r", offset=begin, shape=(count,))).reshape(shape)
+
+    return Stored(file, dtype, shape, read)

@@ -1,0 +1,131 @@
+"""Models from T5X: a checkpoint opened and understood, then read array by array."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spanloom.conversion import t5x_checkpoint, t5x_gin, t5x_vocabulary
+from spanloom.conversion.errors import ConversionError
+from spanloom.conversion.hf_vocabulary import Found
+from spanloom.conversion.hf_weights import finite
+from spanloom.conversion.t5x_architecture import architecture
+from spanloom.conversion.t5x_checkpoint import T5XCheckpoint
+from spanloom.conversion.t5x_gin import GinFacts
+from spanloom.conversion.t5x_places import Layout, as_ours, places
+from spanloom.conversion.t5x_slots import Kept, kept_slots
+from spanloom.conversion.trained_model import Lineage, TrainedModel
+from spanloom.model.params import T5, declare, flatten, unflatten
+from spanloom.model.sizes import published_name
+from spanloom.settings.model import Model
+
+_FLOATS = {"float32", "float64", "bfloat16", "float16"}
+# T5Config's names of what the shapes have shown
+_SHOWN = {
+    "vocab_size": "vocab_size",
+    "emb_dim": "d_model",
+    "num_heads": "num_heads",
+    "num_encoder_layers": "num_encoder_layers",
+    "num_decoder_layers": "num_decoder_layers",
+    "head_dim": "d_kv",
+    "mlp_dim": "d_ff",
+    "logits_via_embedding": "tie_embeddings",
+}
+
+
+@dataclass(frozen=True)
+class OpenedT5X:
+    """A checkpoint of T5X whose every array is found and accounted for; none has been read."""
+
+    checkpoint: T5XCheckpoint
+    """Its arrays."""
+    model: Model
+    """Architecture, of a published name where it has such."""
+    layout: Layout
+    """How T5X laid the weights out."""
+    kept: Kept | None
+    """The optimizer's memory, where it has any."""
+    gin: GinFacts | None
+    """What the gin file beside it says."""
+    notes: tuple[str, ...]
+    """What a user should know."""
+
+    def params(self) -> T5:
+        """The weights, NumPy float32. Raises ConversionError for what is damaged, NaN or infinite."""
+        flat = {name: np.empty(spec.shape, np.float32) for name, spec in flatten(declare(self.model)).items()}
+        for place in places(self.model, self.layout):
+            stored = self.checkpoint.weights[place.name]
+            array = finite(as_ours(stored.read(), place.axes), place.name, stored.file)
+            (flat[place.ours] if place.layer is None else flat[place.ours][place.layer])[...] = array
+        return unflatten(self.model, flat)
+
+    def vocabulary(self, named: str | None = None) -> Found | None:
+        """The vocabulary: as named (a SentencePiece file, or "bytes"), else as found; None where nothing shows it."""
+        checkpoint = self.checkpoint
+        if named is not None:
+            return t5x_vocabulary.named(named, checkpoint.path, checkpoint.weights)
+        return t5x_vocabulary.find_vocabulary(checkpoint.path, checkpoint.weights, self.gin)
+
+
+def open_t5x(path: str | Path, which: str = "last") -> OpenedT5X:
+    """The T5X checkpoint at `path`, or of a folder of them the last one or that of a step.
+
+    Raises ConversionError, naming file and array, where anything is missing, left over, cut short or of a shape that
+    does not go with the rest, of weights and optimizer alike, or where the gin file beside it speaks of another model.
+    """
+    checkpoint = t5x_checkpoint.open_checkpoint(t5x_checkpoint.find(Path(path), which))
+    for name, stored in checkpoint.weights.items():
+        if stored.dtype not in _FLOATS:
+            raise ConversionError(stored.file, f"{name} is {stored.dtype}; weights are {', '.join(sorted(_FLOATS))}")
+    model, layout = architecture({name: one.shape for name, one in checkpoint.weights.items()}, checkpoint.path)
+    gin = t5x_gin.beside(checkpoint.path)
+    model, notes = _as_configured(model, gin)
+    model = replace(model, name=published_name(model))
+    if low := sorted({one.dtype for one in checkpoint.weights.values()} - {"float32", "float64"}):
+        notes = (*notes, f"weights stored as {', '.join(low)} were widened to float32")
+    kept = kept_slots(model, layout, checkpoint.slots, checkpoint.path)
+    return OpenedT5X(checkpoint, model, layout, kept, gin, notes)
+
+
+def model_from_t5x(path: str | Path, which: str = "last", vocabulary: str | None = None) -> TrainedModel:
+    """A T5X checkpoint as the source of a conversion. Raises ConversionError where no vocabulary is known, too."""
+    opened = open_t5x(path, which)
+    found = opened.vocabulary(vocabulary)
+    if found is None:
+        raise t5x_vocabulary.missing(opened.checkpoint.path, opened.model.vocab_size)
+    place = opened.checkpoint.path
+    lineage = Lineage(origin=str(place.resolve()), step=opened.checkpoint.step)
+    return TrainedModel(opened.model, opened.params(), found.vocabulary, lineage, folder=place)
+
+
+def _as_configured(model: Model, gin: GinFacts | None) -> tuple[Model, tuple[str, ...]]:
+    """The model with the activations that a gin file names, and what to say of them.
+
+    Raises ConversionError where it says other sizes than the weights have.
+    """
+    said: Mapping[str, Any] = gin.model if gin else {}
+    for theirs, ours in _SHOWN.items():
+        if gin and theirs in said and said[theirs] != getattr(model, ours):
+            raise ConversionError(
+                gin.path,
+                f"says {theirs} = {said[theirs]!r}, but the weights beside it show {getattr(model, ours)}: it belongs "
+                "to another model; move it away to have it passed over",
+            )
+    if gin is None or "mlp_activations" not in said:
+        return model, (
+            f"activations taken as {' x '.join(model.activations)}, as in every released T5 with such weights: weights "
+            "do not show them, and no config.gin beside them says otherwise",
+        )
+    activations = said["mlp_activations"]
+    if not isinstance(activations, tuple | list) or len(activations) != len(model.activations):
+        raise ConversionError(
+            gin.path, f"says mlp_activations = {activations!r}; the weights have {len(model.activations)}"
+        )
+    configured = replace(model, activations=tuple(activations))
+    try:
+        declare(configured)
+    except ValueError as error:
+        raise ConversionError(gin.path, str(error)) from error
+    return configured, ()

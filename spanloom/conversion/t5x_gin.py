@@ -1,0 +1,80 @@
+"""What a gin file beside a T5X checkpoint says of its model: fields of T5Config, and the vocabulary's file.
+
+T5X writes config.gin beside its checkpoints. Only bindings whose value is written out are read, or a macro of one; the
+whole language is not needed for that.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NAMES = ("config.gin", "operative_config.gin")
+_BINDING = re.compile(r"^(?:[\w./]+[./])?(\w+)\.(\w+) *= *(.+)$")
+_MACRO = re.compile(r"^(\w+) *= *(.+)$")
+_REFERENCE = re.compile(r"^%(?:[\w.]+\.)?(\w+)$")
+_MOST_BYTES = 1 << 22
+
+
+@dataclass(frozen=True)
+class GinFacts:
+    """What a file says."""
+
+    path: Path
+    """The file."""
+    model: Mapping[str, Any]
+    """Fields of T5Config by name."""
+    vocabulary_files: tuple[str, ...]
+    """Paths of SentencePiece models as they are written there."""
+
+
+def beside(checkpoint: Path) -> GinFacts | None:
+    """What the gin file in a checkpoint or in the folder around it says; None where there is none."""
+    folders = (checkpoint, checkpoint.parent) if checkpoint.is_dir() else (checkpoint.parent,)
+    found = (folder / name for folder in folders for name in NAMES)
+    path = next((path for path in found if path.is_file() and path.stat().st_size <= _MOST_BYTES), None)
+    return None if path is None else _read(path)
+
+
+def _read(path: Path) -> GinFacts:
+    lines = list(_statements(path.read_text(encoding="utf-8", errors="replace")))
+    macros = {match[1]: match[2] for line in lines if (match := _MACRO.match(line))}
+    model, files = {}, []
+    for line in lines:
+        if not (match := _BINDING.match(line)):
+            continue
+        owner, field, value = match[1], match[2], _value(match[3], macros)
+        if owner == "T5Config" and value is not None:
+            model[field] = value
+        if field == "sentencepiece_model_file" and isinstance(value, str):
+            files.append(value)
+    return GinFacts(path, model, tuple(dict.fromkeys(files)))
+
+
+def _statements(text: str) -> Iterator[str]:
+    """Logical lines: comments away, values that go on over several lines in one."""
+    pending = ""
+    for line in text.splitlines():
+        code = pending + (
+            line.split("#")[0].strip() if "#" in line and "'" not in line and '"' not in line else line.strip()
+        )
+        open_brackets = sum(code.count(mark) for mark in "([{") - sum(code.count(mark) for mark in ")]}")
+        goes_on = (open_brackets > 0 or code.endswith(("\\", "="))) and len(code) < 10_000
+        if goes_on:
+            pending = code.removesuffix("\\").rstrip() + " "
+            continue
+        pending = ""
+        yield code
+
+
+def _value(text: str, macros: Mapping[str, str], depth: int = 0) -> Any:
+    """The value as Python has it; None for what is no literal."""
+    text = text.strip()
+    if (reference := _REFERENCE.match(text)) and depth < 8:
+        return _value(macros.get(reference[1], ""), macros, depth + 1)
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
