@@ -1,4 +1,4 @@
-"""`spanloom convert SRC DST --to hf`: a run or a checkpoint as a folder that Hugging Face loads."""
+"""`spanloom convert SRC DST --to hf`: a run or a checkpoint, ours or T5X's, as a folder that Hugging Face loads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,13 @@ from spanloom.cli.parsing import options
 
 ABOUT = """A run or a checkpoint as a folder that Hugging Face loads; every weight is read back and compared.
 
+SRC may be a run directory, one of its checkpoints/STEP, a checkpoint of T5X (or a folder of them), or a Hugging Face
+folder; what it is and which model is found out. T5X's checkpoints hold no vocabulary: where the SentencePiece model
+lies beside them, or they are of bytes, it is found, too.
+
     spanloom convert runs/quickstart exported --to hf
     spanloom convert runs/a exported --to hf --which best
+    spanloom convert t5_1_1_base/checkpoint_1000000 exported --to hf --vocabulary spiece.model
 """
 
 
@@ -21,13 +26,15 @@ def main(argv: Sequence[str]) -> int:
     @dataclass(frozen=True)
     class Options:
         source: Annotated[Positional[str], arg(metavar="SRC")]
-        """A run directory, one of its checkpoints/STEP, or a Hugging Face folder."""
+        """A run directory, one of its checkpoints/STEP, a T5X checkpoint, or a Hugging Face folder."""
         destination: Annotated[Positional[str], arg(metavar="DST")]
         """Folder to write."""
         to: Literal["hf"]
         """Format to write."""
         which: str = "last"
         """Checkpoint of a run: last, best, or a step."""
+        vocabulary: str | None = None
+        """Vocabulary of a T5X checkpoint: its SentencePiece model, or bytes; unset: found beside it."""
         overwrite: bool = False
         """Replace what was exported there from another run. A folder that holds anything else is never replaced."""
 
@@ -35,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     from spanloom.conversion.convert import convert_to_hf
     from spanloom.training.read_model import read_model
 
-    source = read_model(Path(chosen.source), chosen.which)
+    source = read_model(Path(chosen.source), chosen.which, chosen.vocabulary)
     report = convert_to_hf(source, chosen.destination, overwrite=chosen.overwrite, progress=print)
     print(report.describe())
     return 0

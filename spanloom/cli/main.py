@@ -28,11 +28,12 @@ COMMANDS = {
     ),
     "show": ("RECIPE [--task NAME]", "examples as the model will see them: spans in colour, rates, lengths, padding"),
     "cache": ("RECIPE [--out DIR]", "build the token stores of a recipe beforehand"),
-    "convert": ("SRC DST --to hf", "a run or checkpoint as a folder that Hugging Face loads"),
+    "convert": ("SRC DST --to hf", "a run or checkpoint, ours or T5X's, as a folder that Hugging Face loads"),
+    "inspect": ("SRC", "what a checkpoint is: format, architecture, step, optimizer, vocabulary, sentinels"),
 }
 """Command, its arguments and what it does; each is a module of this package with a function `main`."""
 TRAINING = {"train", "pretrain", "finetune"}
-LISTING = {"recipes", "plan", "show"}
+LISTING = {"recipes", "plan", "show", "inspect"}
 """What is there to be read: who has read enough of it may leave."""
 
 

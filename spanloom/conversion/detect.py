@@ -6,18 +6,19 @@ from typing import Literal
 from spanloom.conversion.errors import ConversionError
 from spanloom.settings.run_layout import CHECKPOINTS, RUN_FILE, is_checkpoint, is_run_directory
 
-Kind = Literal["run", "checkpoint", "huggingface"]
+Kind = Literal["run", "checkpoint", "huggingface", "t5x"]
 KINDS: dict[Kind, str] = {
     "run": "a Spanloom run directory",
     "checkpoint": "a Spanloom checkpoint",
     "huggingface": "a Hugging Face folder",
+    "t5x": "a T5X checkpoint",
 }
 # Patterns that tell a foreign checkpoint by name, and what it is.
 _FOREIGN = (
     ("adapter_config.json", "a PEFT adapter without its base model"),
     ("*.ckpt-*.index", "a Mesh TensorFlow checkpoint"),
-    ("checkpoint_*", "a folder of T5X checkpoints"),
-    ("checkpoint", "a T5X checkpoint"),
+    ("checkpoint_*", "a folder of T5X checkpoints, none of them whole"),
+    ("checkpoint", "a checkpoint of TensorFlow, or an empty one of T5X"),
     ("_CHECKPOINT_METADATA", "an Orbax checkpoint that Spanloom did not write"),
     ("tokenizer_config.json", "a tokenizer without a model"),
 )
@@ -30,6 +31,8 @@ def detect(path: str | Path) -> Kind:
         near = f"; beside it there are: {_listing(path.parent)}" if path.parent.is_dir() else ""
         raise ConversionError(path, f"does not exist{near}")
     if not path.is_dir():
+        if _is_t5x(path):
+            return "t5x"
         raise ConversionError(path, f"is a file; name {_kinds()}" + (" (its folder)" if path.suffix else ""))
     if is_checkpoint(path):
         return "checkpoint"
@@ -37,7 +40,17 @@ def detect(path: str | Path) -> Kind:
         return "run"
     if (path / "config.json").is_file():
         return "huggingface"
+    if _is_t5x(path):
+        return "t5x"
     raise ConversionError(path, f"is {_what_instead(path)}; {_kinds()} is needed")
+
+
+def _is_t5x(path: Path) -> bool:
+    """Whether a path is a checkpoint of T5X, or a folder that holds some."""
+    from spanloom.conversion import t5x_checkpoint
+
+    index = path.is_file() and path.name == t5x_checkpoint.INDEX
+    return t5x_checkpoint.is_checkpoint(path.parent if index else path) or bool(t5x_checkpoint.steps_in(path))
 
 
 def _what_instead(path: Path) -> str:

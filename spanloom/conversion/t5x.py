@@ -52,6 +52,11 @@ class OpenedT5X:
     notes: tuple[str, ...]
     """What a user should know."""
 
+    @property
+    def knows_activations(self) -> bool:
+        """Whether the activations are known, and not taken to be those of released models."""
+        return self.gin is not None and "mlp_activations" in self.gin.model
+
     def params(self) -> T5:
         """The weights, NumPy float32. Raises ConversionError for what is damaged, NaN or infinite."""
         flat = {name: np.empty(spec.shape, np.float32) for name, spec in flatten(declare(self.model)).items()}

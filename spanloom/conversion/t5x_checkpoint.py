@@ -7,6 +7,7 @@ from spanloom.conversion import t5x_msgpack, t5x_orbax
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.stored import Stored
 
+INDEX = t5x_msgpack.INDEX
 _PREFIX = "checkpoint_"
 _OF_TENSORFLOW = b"model_checkpoint_path"
 
@@ -32,7 +33,7 @@ def steps_in(folder: Path) -> dict[int, Path]:
     found = {}
     for path in folder.glob(f"{_PREFIX}*") if folder.is_dir() else []:
         step = path.name.removeprefix(_PREFIX)
-        if step.isdecimal() and len(step) < 19 and is_checkpoint(path):  # checkpoint_7.tmp-123 is half-written
+        if step.isdecimal() and len(step) < 10 and is_checkpoint(path):  # checkpoint_7.tmp-123 is half-written
             found[int(step)] = path
     return dict(sorted(found.items()))
 
@@ -40,8 +41,8 @@ def steps_in(folder: Path) -> dict[int, Path]:
 def is_checkpoint(path: Path) -> bool:
     """Whether a path is one checkpoint (perhaps a damaged one): a folder, or the one file of a small model."""
     if path.is_dir():
-        return _is_msgpack(path / t5x_msgpack.INDEX) or _is_orbax(path)
-    return _is_msgpack(path) and (t5x_msgpack.INDEX in path.name)
+        return _is_msgpack(path / INDEX) or _is_orbax(path)
+    return _is_msgpack(path) and INDEX in path.name
 
 
 def find(path: Path, which: str = "last") -> Path:
@@ -49,7 +50,7 @@ def find(path: Path, which: str = "last") -> Path:
 
     Raises ConversionError, naming what there is.
     """
-    if path.name == t5x_msgpack.INDEX and path.is_file():
+    if path.name == INDEX and path.is_file():
         path = path.parent
     if is_checkpoint(path):
         if which != "last":
@@ -87,10 +88,13 @@ def _step(path: Path, arrays: dict[str, Stored]) -> int:
     step = arrays.get("state/step")
     if step is None:
         number = path.name.removeprefix(_PREFIX)
-        return int(number) if number.isdecimal() and len(number) < 19 else 0
+        return int(number) if number.isdecimal() and len(number) < 10 else 0
     if step.shape not in ((), (1,)) or "int" not in step.dtype:
         raise ConversionError(step.file, f"state/step is {step.dtype} of shape {step.shape}, and not one number")
-    return int(step.read().reshape(()))
+    number = int(step.read().reshape(()))
+    if not 0 <= number < 2**31:
+        raise ConversionError(step.file, f"state/step is {number}, which no training comes to")
+    return number
 
 
 def _is_orbax(path: Path) -> bool:

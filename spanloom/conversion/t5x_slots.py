@@ -16,7 +16,7 @@ from spanloom.optim.factoring import STANDARD_RULES, by_rules
 from spanloom.settings.model import Model
 
 _UNUSED = (1,)  # T5X fills slots that a parameter does not use with one zero
-_MIN_FACTORED = 128
+_MIN_FACTORED = 1  # of a parameter that T5X would not factor, v alone is found
 
 
 @dataclass(frozen=True)

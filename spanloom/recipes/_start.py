@@ -1,4 +1,4 @@
-"""What a start checkpoint says of its model and vocabulary: settings only, no weights and no jax."""
+"""What a start checkpoint says of its model and vocabulary: settings only, no weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 
 
 def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
-    """Model and vocabulary of a run directory, a checkpoint or a Hugging Face folder.
+    """Model and vocabulary of a run directory, a checkpoint, ours or T5X's, or a Hugging Face folder.
 
     A SentencePiece path is that of the original where it still has the content kept in the checkpoint, else of the copy
     inside the checkpoint. Raises SettingsError where `start` is none of these.
@@ -30,6 +30,8 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
 
         settings = read_settings(path)
         return settings.model, settings.vocabulary
+    if kind == "t5x":
+        return _of_t5x(path)
     from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
     from spanloom.training.facts import read_facts, vocabulary_inside
 
@@ -42,6 +44,23 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
     if isinstance(vocabulary, SentencePiece) and isinstance(run.vocabulary, SentencePiece):
         vocabulary = replace(vocabulary, path=_same_file(run.vocabulary.path, Path(vocabulary.path)))
     return run.model, vocabulary
+
+
+def _of_t5x(path: Path) -> tuple[Model, Vocabulary]:
+    from spanloom.conversion.errors import ConversionError
+    from spanloom.conversion.t5x import open_t5x
+
+    try:
+        opened = open_t5x(path)
+        found = opened.vocabulary()
+    except ConversionError as error:
+        raise SettingsError(f"--start: {error}") from None
+    if found is None:
+        raise SettingsError(
+            f"--start: {opened.checkpoint.path} is of T5X, whose checkpoints hold no vocabulary: put the SentencePiece "
+            f"model that it was trained with beside it, as {opened.checkpoint.path.parent / 'spiece.model'}"
+        )
+    return opened.model, found.vocabulary
 
 
 def needed(recipe: str) -> SettingsError:

@@ -53,9 +53,10 @@ def first_state(
 
     1. The last checkpoint of this directory: weights, optimizer, step and position; the run goes on.
     2. `run.start` names a Spanloom checkpoint or run: its weights, and its optimizer as `follow` says, from step 0.
-    3. `run.start` names a Hugging Face folder: its weights alone.
-    4. Otherwise random weights, drawn from the seed.
-    5. What is damaged or does not fit is an error, never passed over for the next in this order.
+    3. `run.start` names a checkpoint of T5X: its weights, and its Adafactor as `follow` says, from step 0.
+    4. `run.start` names a Hugging Face folder: its weights alone.
+    5. Otherwise random weights, drawn from the seed.
+    6. What is damaged or does not fit is an error, never passed over for the next in this order.
 
     Weights are divided as `layout` has it before they are whole anywhere. `check`: read a checkpoint's files first to
     see that they are what was written. Raises CheckpointError and ConversionError.

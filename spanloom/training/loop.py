@@ -93,7 +93,7 @@ def train(
             refuse_lost(directory)
         facts = read_facts(checkpoint) if checkpoint else None
         found = find_start(run) if run.start and not checkpoint else None
-        origin = origin_in(facts) if facts else origin_after(run, found.facts) if found else FROM_THE_BEGINNING
+        origin = origin_in(facts) if facts else origin_after(run, found.reached) if found else FROM_THE_BEGINNING
         specs = declare(run.model)
         optimizer = build_optimizer(run.optimizer, rate_of_count(run, origin), specs, run.weights, run.seed)
 

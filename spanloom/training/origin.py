@@ -47,12 +47,18 @@ def origin_in(facts: Facts) -> Origin:
     return Origin(**facts.origin)
 
 
-def origin_after(run: Run, facts: Facts | None) -> Origin:
-    """That of a run which follows the one of these facts; None: nothing is known of that."""
-    before, step = (origin_in(facts), facts.step) if facts else (Origin(), 0)
+def reached(facts: Facts) -> Origin:
+    """How far optimizer and schedule had come at a checkpoint, counted from where its run began to count."""
+    before = origin_in(facts)
+    return Origin(optimizer=before.optimizer + facts.step, schedule=before.schedule + facts.step)
+
+
+def origin_after(run: Run, before: Origin | None) -> Origin:
+    """That of a run which follows what had come so far; None: nothing is known of that."""
+    come = before or Origin()
     return Origin(
-        optimizer=before.optimizer + step if run.follow.optimizer == "continue" else 0,
-        schedule=before.schedule + step if run.follow.schedule == "continue" else 0,
+        optimizer=come.optimizer if run.follow.optimizer == "continue" else 0,
+        schedule=come.schedule if run.follow.schedule == "continue" else 0,
         rewarm_steps=run.follow.rewarm_steps,
     )
 

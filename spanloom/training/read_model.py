@@ -1,4 +1,4 @@
-"""The weights that a path names, a run's or a Hugging Face folder's, with all that belongs to them."""
+"""The weights that a path names, a run's, a Hugging Face folder's or T5X's, with all that belongs to them."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from spanloom.conversion.convert import model_from_hf
 from spanloom.conversion.detect import KINDS, detect
+from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
 from spanloom.training.checkpoints import restore
@@ -14,14 +15,21 @@ from spanloom.training.facts import vocabulary_inside
 from spanloom.training.integrity import fingerprint
 
 
-def read_model(path: Path, which: str = "last") -> TrainedModel:
-    """The model at `path`: a run directory, one of its checkpoints or a Hugging Face folder.
+def read_model(path: Path, which: str = "last", vocabulary: str | None = None) -> TrainedModel:
+    """The model at `path`: a run directory, one of its checkpoints, a Hugging Face folder or a T5X checkpoint.
 
-    `which` chooses among the checkpoints of a run, see `open_checkpoint`. Raises ConversionError where `path` is
+    `which` chooses among the checkpoints of a run, see `open_checkpoint`. `vocabulary` names the one of a T5X
+    checkpoint, which holds none: a SentencePiece file, or "bytes". Raises ConversionError where `path` is
     nothing that can be read, CheckpointError where there is no such checkpoint, it is damaged, or there is nothing to
     choose from.
     """
     kind = detect(path)
+    if vocabulary is not None and kind != "t5x":
+        raise ConversionError(path, f"is {KINDS[kind]}, which has a vocabulary of its own: leave out --vocabulary")
+    if kind == "t5x":
+        from spanloom.conversion.t5x import model_from_t5x
+
+        return model_from_t5x(path, which, vocabulary)
     if kind != "run" and which != "last":
         raise CheckpointError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
     if kind == "huggingface":

@@ -1,8 +1,8 @@
-"""Where the weights of a new run come from, a Spanloom checkpoint or a Hugging Face folder, and what goes with them."""
+"""Where the weights of a new run come from, Spanloom's, T5X's or Hugging Face's, and what goes with them."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,11 @@ from spanloom.tasks.objectives.build import denoiser_of
 from spanloom.training.checkpoints import restore
 from spanloom.training.chosen import chosen
 from spanloom.training.facts import Facts, read_facts, vocabulary_inside
-from spanloom.training.origin import origin_after, schedule_problem
+from spanloom.training.origin import Origin, origin_after, reached, schedule_problem
 from spanloom.vocabularies.build import build
+
+if TYPE_CHECKING:
+    from spanloom.conversion.t5x import OpenedT5X
 
 SHOWN = 5  # mismatches named in an error
 
@@ -50,21 +53,30 @@ class Found:
     path: Path
     """The checkpoint or folder itself."""
     is_ours: bool
-    """Whether it is a Spanloom checkpoint; a Hugging Face folder, else."""
+    """Whether it is a Spanloom checkpoint."""
     model: Model
     """Its architecture."""
-    vocabulary: Vocabulary
-    """Its vocabulary, SentencePiece files inside it."""
+    vocabulary: Vocabulary | None
+    """Its vocabulary, SentencePiece files inside it; None where it does not say."""
     run: Run | None
     """The run that trained it, as far as it says so."""
     facts: Facts | None = None
     """What else a Spanloom checkpoint says of itself."""
+    t5x: "OpenedT5X | None" = None
+    """The checkpoint of T5X that it is."""
+
+    @property
+    def reached(self) -> Origin | None:
+        """How far optimizer and schedule had come there; None of weights alone."""
+        if self.facts is not None:
+            return reached(self.facts)
+        return None if self.t5x is None else Origin(self.t5x.checkpoint.step, self.t5x.checkpoint.step)
 
 
 def find_start(run: Run) -> Found:
     """What `run.start` names, checked against the run's model; no weights are read, so it takes no time.
 
-    Raises StartError if it is neither a Spanloom checkpoint nor a Hugging Face folder, or does not fit the model;
+    Raises StartError if it is no checkpoint of Spanloom or T5X and no Hugging Face folder, or does not fit the model;
     CheckpointError or ConversionError if it is damaged.
     """
     path = Path(str(run.start)).expanduser()
@@ -77,6 +89,8 @@ def find_start(run: Run) -> Found:
 
         settings = read_settings(path)
         found = Found(path, False, settings.model, settings.vocabulary, read_lineage(path).run)
+    elif kind == "t5x":
+        found = _found_in_t5x(path, run)
     else:
         checkpoint = chosen(path, run.follow.which)
         facts = read_facts(checkpoint)
@@ -87,17 +101,33 @@ def find_start(run: Run) -> Found:
     return found
 
 
+def _found_in_t5x(path: Path, run: Run) -> Found:
+    from spanloom.conversion.t5x import open_t5x
+    from spanloom.training.t5x_start import as_trained_here, optimizer_problem
+
+    if run.follow.which == "best":
+        raise StartError(f"start: no checkpoint of T5X at {path} says its held-out loss, so none is the best: name one")
+    opened = open_t5x(path)
+    if run.follow.optimizer == "continue" and (problem := optimizer_problem(opened, run)):
+        raise StartError(f"start: {problem}")
+    vocabulary = opened.vocabulary()
+    model = as_trained_here(opened, run.model)
+    return Found(
+        opened.checkpoint.path, False, model, vocabulary.vocabulary if vocabulary else None, None, None, opened
+    )
+
+
 def _refuse_nothing_to_continue(run: Run, found: Found) -> None:
     """Raise StartError where an optimizer's state or a schedule is to go on that the start does not have, or that ends
     before the run does.
     """
-    if found.facts is None and "continue" in (run.follow.optimizer, run.follow.schedule):
+    if found.reached is None and "continue" in (run.follow.optimizer, run.follow.schedule):
         raise StartError(
             f"start: {found.path} is a Hugging Face folder, which has weights alone: neither optimizer nor schedule "
             "can go on from there. Give --follow.optimizer reset --follow.schedule restart (for one stage, "
             "--stage.1.follow...); where the schedule is to begin as after N steps, --schedule.step-offset -N (rsqrt)"
         )
-    if problem := schedule_problem(run, origin_after(run, found.facts)):
+    if problem := schedule_problem(run, origin_after(run, found.reached)):
         raise StartError(problem)
 
 
@@ -113,7 +143,17 @@ def load_start(
     if found.is_ours:
         restored = restore(found.path, opt_state_like, layout, check=check)
         params, opt_state = restored.params, restored.opt_state
-        description = f"weights of {found.path} (step {restored.step}), {origin_after(run, restored.facts).describe()}"
+        description = f"weights of {found.path} (step {restored.step}), {origin_after(run, found.reached).describe()}"
+    elif found.t5x is not None:
+        from spanloom.training.t5x_start import adafactor_state
+
+        step, origin = found.t5x.checkpoint.step, origin_after(run, found.reached)
+        params, notes = found.t5x.params(), found.t5x.notes
+        if opt_state_like is not None:
+            opt_state = adafactor_state(found.t5x, opt_state_like)
+            if layout:
+                opt_state = layout.put(opt_state, layout.like_params(declare(run.model), opt_state_like))
+        description = f"weights of the T5X checkpoint {found.path} (step {step:,}), {origin.describe()}"
     else:
         from spanloom.conversion.huggingface import import_hf
 
@@ -122,7 +162,11 @@ def load_start(
         description = f"weights of the Hugging Face folder {found.path}, optimizer fresh"
     fitting = unflatten(run.model, {name: leaf.astype(jnp.float32) for name, leaf in flatten(params).items()})
     fitting = layout.put(fitting, layout.params(declare(run.model))) if layout else jax.tree.map(jnp.asarray, fitting)
-    warnings = vocabulary_warnings(Path(str(run.start)), found.vocabulary, run.vocabulary)
+    warnings = (
+        vocabulary_warnings(Path(str(run.start)), found.vocabulary, run.vocabulary)
+        if found.vocabulary
+        else [f"{found.path} does not say which vocabulary it was trained with; its ids are taken to be this run's"]
+    )
     return Start(fitting, description, (*notes, *warnings, *untrained_sentinels(found, run)), opt_state)
 
 
@@ -197,7 +241,7 @@ def untrained_sentinels(found: Found, run: Run) -> list[str]:
     sentinels were never trained. Empty where nothing is known of that run.
     """
     ours = _sentinels(run, run.vocabulary)
-    if not ours or found.run is None:
+    if not ours or found.run is None or found.vocabulary is None:
         return []
     theirs = _sentinels(found.run, found.vocabulary)
     if ours <= theirs:

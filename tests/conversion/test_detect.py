@@ -1,6 +1,8 @@
 """What a path is, and what is said of one that is nothing we read."""
 
+import numpy as np
 import pytest
+from t5x_files import write_t5x
 
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.conversion.detect import detect
@@ -18,6 +20,17 @@ def test_our_own_and_hugging_face_are_told_apart(tmp_path, tiny, make_source):
     assert detect(checkpoint) == "checkpoint"
 
 
+def test_t5x_in_each_of_its_forms(tmp_path):
+    whole = write_t5x(tmp_path / "checkpoint_7", {"target/a": np.zeros(3, np.float32)}, inline=lambda name: True)
+    assert [detect(path) for path in (tmp_path, whole, whole / "checkpoint")] == ["t5x"] * 3
+    (whole / "checkpoint").rename(tmp_path / "tiny.checkpoint_0")
+    assert detect(tmp_path / "tiny.checkpoint_0") == "t5x"
+    orbax = tmp_path / "checkpoint_8" / "state"
+    orbax.mkdir(parents=True)
+    (orbax / "_METADATA").write_text("{}")
+    assert detect(orbax.parent) == "t5x"
+
+
 @pytest.mark.short
 @pytest.mark.parametrize(
     ("files", "message"),
@@ -25,8 +38,8 @@ def test_our_own_and_hugging_face_are_told_apart(tmp_path, tiny, make_source):
         ((), "holds nothing"),
         (("a.txt", "b.txt"), "holds a.txt, b.txt"),
         (("run.json",), "without any checkpoint yet"),
-        (("checkpoint",), "a T5X checkpoint"),
-        (("checkpoint_1000/checkpoint",), "a folder of T5X checkpoints"),
+        (("checkpoint",), "a checkpoint of TensorFlow, or an empty one"),
+        (("checkpoint_1000/checkpoint",), "a folder of T5X checkpoints, none"),
         (("model.ckpt-1000.index", "checkpoint"), "a Mesh TensorFlow checkpoint"),
         (("model.safetensors",), "without the config.json"),
         (("tokenizer_config.json",), "a tokenizer without a model"),

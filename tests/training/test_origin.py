@@ -15,7 +15,15 @@ from spanloom.settings.optimizer import Adafactor, AdamW, Constant, Cosine, Line
 from spanloom.settings.run import Checkpoints, Evaluation
 from spanloom.training.checkpoint_paths import CheckpointError, latest
 from spanloom.training.checkpoints import restore
-from spanloom.training.origin import FROM_THE_BEGINNING, Origin, origin_after, origin_in, rate_of_count, rate_of_step
+from spanloom.training.origin import (
+    FROM_THE_BEGINNING,
+    Origin,
+    origin_after,
+    origin_in,
+    rate_of_count,
+    rate_of_step,
+    reached,
+)
 from spanloom.training.start import StartError
 
 ON = Follow(optimizer="continue", schedule="continue")
@@ -89,7 +97,7 @@ def test_policies(first, text, tmp_path, follow, count, expected):
     assert counts(tmp_path, run) == count
     assert f"start: weights of {first / 'checkpoints' / '6'} (step 6), optimizer " in said
     facts = restore(latest(tmp_path)).facts
-    assert origin_in(facts) == origin_after(run, restore(latest(first)).facts)
+    assert origin_in(facts) == origin_after(run, reached(restore(latest(first)).facts))
     assert facts.step == 6 and facts.position == {"examples": 24}
 
 

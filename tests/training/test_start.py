@@ -87,7 +87,8 @@ def test_nothing_there(trained, tmp_path):
     with pytest.raises(StartError, match="does not exist"):
         load(starting(run, tmp_path / "absent"))
     with pytest.raises(
-        StartError, match="a Spanloom run directory, a Spanloom checkpoint or a Hugging Face folder is needed"
+        StartError,
+        match="a Spanloom run directory, a Spanloom checkpoint, a Hugging Face folder or a T5X checkpoint is needed",
     ):
         load(starting(run, tmp_path))
 

@@ -1,0 +1,146 @@
+"""What a checkpoint is, whoever wrote it: format, architecture, vocabulary, optimizer, origin. Reads few numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spanloom.conversion.detect import KINDS, detect
+from spanloom.conversion.errors import ConversionError
+from spanloom.model.params import declare, num_params
+from spanloom.model.sizes import published_name
+from spanloom.settings.model import Model
+from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
+from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
+from spanloom.training.facts import read_facts_and_arrays, vocabulary_inside
+from spanloom.training.origin import reached
+from spanloom.vocabularies.build import build
+
+_UNKNOWN = "not known: it holds none, and none lies beside it"
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """A checkpoint in words."""
+
+    rows: tuple[tuple[str, str], ...]
+    """What it is of which kind."""
+    notes: tuple[str, ...]
+    """What a user should know: decisions taken and why."""
+
+
+def inspect(path: Path, which: str = "last", vocabulary: str | None = None) -> Inspected:
+    """What is at `path`; `which` and `vocabulary` as in `read_model`.
+
+    Every array is accounted for, but only those are read whose content decides something. Raises ConversionError or
+    CheckpointError, naming the file, where it is damaged or nothing that can be read.
+    """
+    kind = detect(path)
+    if vocabulary is not None and kind != "t5x":
+        raise ConversionError(path, f"is {KINDS[kind]}, which has a vocabulary of its own: leave out --vocabulary")
+    if kind == "t5x":
+        return _t5x(path, which, vocabulary)
+    if kind == "huggingface":
+        if which != "last":
+            raise CheckpointError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
+        return _hugging_face(path)
+    return _ours(path, which)
+
+
+def _t5x(path: Path, which: str, vocabulary: str | None) -> Inspected:
+    from spanloom.conversion.t5x import open_t5x
+
+    opened = open_t5x(path, which)
+    found = opened.vocabulary(vocabulary)
+    layout = "scanned layers" if opened.layout.scanned else "one array a layer"
+    stored = sorted({one.dtype for one in opened.checkpoint.weights.values()})
+    rows = [
+        ("checkpoint", str(opened.checkpoint.path)),
+        ("format", f"{opened.checkpoint.written_as}, {layout}"),
+        *_model(opened.model),
+        ("weights", ", ".join(stored)),
+        ("step", f"{opened.checkpoint.step:,}"),
+        ("optimizer", "none" if opened.kept is None else opened.kept.describe()),
+        *_vocabulary(opened.model, found.vocabulary if found else None),
+        ("configuration", "no gin file beside it" if opened.gin is None else str(opened.gin.path)),
+    ]
+    return Inspected(tuple(rows), (*opened.notes, *([found.note] if found and found.note else [])))
+
+
+def _hugging_face(path: Path) -> Inspected:
+    from spanloom.conversion.huggingface import read_lineage, read_settings
+
+    settings, lineage = read_settings(path), read_lineage(path)
+    rows = [
+        ("checkpoint", str(path)),
+        ("format", "Hugging Face"),
+        *_model(settings.model),
+        ("step", "not said" if lineage.step is None else f"{lineage.step:,}"),
+        ("optimizer", "none"),
+        *_vocabulary(settings.model, settings.vocabulary),
+        ("comes from", str(lineage.home) if lineage.run else "not said"),
+    ]
+    return Inspected(tuple(rows), settings.notes)
+
+
+def _ours(path: Path, which: str) -> Inspected:
+    checkpoint = open_checkpoint(path, which)
+    facts, arrays = read_facts_and_arrays(checkpoint)
+    come = reached(facts)
+    whole = f" (schedule at {come.schedule:,})" if come.schedule != facts.step else ""
+    loss = "not measured" if facts.heldout_loss is None else f"{facts.heldout_loss:.4f} nats a token"
+    rows = [
+        ("checkpoint", str(checkpoint)),
+        ("format", f"Spanloom {facts.machine.get('spanloom', '')}".strip()),
+        *_model(facts.run.model),
+        ("weights", ", ".join(sorted({entry["dtype"] for entry in arrays["params"].values()}))),
+        ("step", f"{facts.step:,}{whole}"),
+        ("optimizer", f"{type(facts.run.optimizer).__name__}: {_our_slots(arrays['optimizer'])}"),
+        *_vocabulary(facts.run.model, vocabulary_inside(checkpoint, facts.run)),
+        ("run", f"{facts.run.name}, learnt {', '.join(task.name for task in facts.run.tasks)}"),
+        ("held-out loss", loss),
+        ("started from", facts.started_from or "random weights"),
+    ]
+    return Inspected(tuple(rows), ())
+
+
+def _our_slots(arrays: Mapping[str, object]) -> str:
+    names = [name.split("/")[0] for name in arrays if "/" in name]
+    kinds = {slot: names.count(slot) for slot in dict.fromkeys(names)}
+    return ", ".join(f"{slot} of {count}" for slot, count in kinds.items()) + " parameters" if kinds else "no arrays"
+
+
+def _model(model: Model) -> list[tuple[str, str]]:
+    name = published_name(model)
+    bias = "one a layer" if model.per_layer_position_bias else "one a stack"
+    head = "shares the embedding, logits scaled" if model.tie_embeddings else "of its own"
+    return [
+        ("model", "no published size" if name == "custom" else name),
+        ("parameters", f"{num_params(declare(model)):,}"),
+        ("layers", f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder"),
+        ("widths", f"d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of {model.d_kv}"),
+        ("activations", " x ".join(model.activations)),
+        ("output head", head),
+        ("position tables", f"{bias}, {model.relative_position_buckets} buckets"),
+    ]
+
+
+def _vocabulary(model: Model, settings: Vocabulary | None) -> list[tuple[str, str]]:
+    rows = [("embedding rows", f"{model.vocab_size:,}")]
+    if settings is None:
+        return [*rows, ("vocabulary", _UNKNOWN)]
+    built = build(settings)
+    unused = model.vocab_size - built.size
+    padding = f"; {unused:,} rows beyond them" if unused else ""
+    name = "bytes" if isinstance(settings, Bytes) else f"SentencePiece {settings.path}"
+    return [
+        *rows,
+        ("vocabulary", f"{name}: {built.size:,} ids{padding}"),
+        ("sentinels", _sentinels(settings, built.sentinels)),
+    ]
+
+
+def _sentinels(settings: Bytes | SentencePiece, ids: tuple[int, ...]) -> str:
+    if not ids:
+        return "none: span corruption is impossible with it"
+    shown = ", ".join(map(str, ids[:3])) + (", ..." if len(ids) > 3 else "")
+    return f"{settings.sentinels}: {len(ids)} ids, {shown}"
