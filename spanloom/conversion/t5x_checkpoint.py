@@ -87,8 +87,8 @@ def _step(path: Path, arrays: dict[str, Stored]) -> int:
     """The step it says; none of a checkpoint with weights alone, whose name then tells."""
     step = arrays.get("state/step")
     if step is None:
-        number = path.name.removeprefix(_PREFIX)
-        return int(number) if number.isdecimal() and len(number) < 10 else 0
+        named = path.name.removeprefix(_PREFIX)
+        return int(named) if named.isdecimal() and len(named) < 10 else 0
     if step.shape not in ((), (1,)) or "int" not in step.dtype:
         raise ConversionError(step.file, f"state/step is {step.dtype} of shape {step.shape}, and not one number")
     number = int(step.read().reshape(()))
