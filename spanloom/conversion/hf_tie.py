@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from spanloom.conversion import safetensors_file
 from spanloom.conversion.errors import ConversionError
+from spanloom.conversion.hf_files import WeightTensor
 from spanloom.conversion.hf_names import EMBEDDING, HEAD
-from spanloom.conversion.safetensors_file import Entry
 from spanloom.settings.model import Model
 
 
-def decide_tie(entries: Mapping[str, Entry], model: Model, config: Mapping[str, Any], path: Path) -> tuple[bool, str]:
+def decide_tie(
+    entries: Mapping[str, WeightTensor], model: Model, config: Mapping[str, Any], path: Path
+) -> tuple[bool, str]:
     """Whether the head is tied (and scaled), and what to tell the user about the decision (empty: nothing).
 
     Raises ConversionError where the flag says untied but there is no head.
@@ -45,15 +46,15 @@ def decide_tie(entries: Mapping[str, Entry], model: Model, config: Mapping[str, 
     )
 
 
-def equal(first: Entry, second: Entry) -> bool:
+def equal(first: WeightTensor, second: WeightTensor) -> bool:
     """Whether two matrices hold the same numbers; read in pieces."""
     if first.shape != second.shape:
         return False
     step = max(1, 2**24 // max(1, math.prod(first.shape[1:])))
     return all(
         np.array_equal(
-            safetensors_file.load_rows(first, begin, min(begin + step, first.shape[0])),
-            safetensors_file.load_rows(second, begin, min(begin + step, first.shape[0])),
+            first.load_rows(begin, min(begin + step, first.shape[0])),
+            second.load_rows(begin, min(begin + step, first.shape[0])),
             equal_nan=True,
         )
         for begin in range(0, first.shape[0], step)

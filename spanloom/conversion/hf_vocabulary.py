@@ -4,14 +4,13 @@ A ByT5 tokenizer always says that sentinels start at 259, also in Google's relea
 downwards. So the embedding decides, see `spanloom.conversion.sentinel_rows`.
 """
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanloom.conversion import hf_names, hf_tokenizer, safetensors_file, sentinel_rows, spiece
 from spanloom.conversion.errors import ConversionError
-from spanloom.conversion.safetensors_file import Entry
+from spanloom.conversion.hf_files import WeightTensor
 from spanloom.conversion.sentinel_rows import Rows
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 
@@ -27,7 +26,7 @@ class Found:
     note: str = ""
 
 
-def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping[str, Entry]) -> Found:
+def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping[str, WeightTensor]) -> Found:
     """The vocabulary of a Hugging Face folder, checked against the rows of its embedding.
 
     Raises ConversionError where there is no tokenizer, it is of another kind, or does not fit.
@@ -65,7 +64,7 @@ def _is_fast_bytes(folder: Path) -> bool:
     return isinstance(vocab, dict) and all(vocab.get(f"<0x{byte:02X}>") == byte + 3 for byte in range(245))
 
 
-def _bytes(folder: Path, tokenizer: Mapping[str, object], entries: Mapping[str, Entry]) -> Found:
+def _bytes(folder: Path, tokenizer: Mapping[str, object], entries: Mapping[str, WeightTensor]) -> Found:
     mark = folder / MARK_NAME
     if mark.is_file():
         recorded = safetensors_file.read_json(mark).get("vocabulary")
@@ -85,10 +84,10 @@ def _bytes(folder: Path, tokenizer: Mapping[str, object], entries: Mapping[str, 
     return Found(*sentinel_rows.decide(scores, count))
 
 
-def sentinel_scores(entries: Mapping[str, Entry]) -> dict[str, float] | None:
+def sentinel_scores(entries: Mapping[str, WeightTensor]) -> dict[str, float] | None:
     """The scores of `spanloom.conversion.sentinel_rows`, from the embedding and the head of a folder."""
     matrices = [
-        Rows(entry.shape, functools.partial(safetensors_file.load_rows, entry))
+        Rows(entry.shape, entry.load_rows)
         for name in (hf_names.EMBEDDING, hf_names.HEAD)
         if (entry := entries.get(name)) is not None
     ]

@@ -10,8 +10,8 @@ from safetensors.numpy import save_file
 
 from spanloom.conversion import hf_names, safetensors_file
 from spanloom.conversion.errors import ConversionError
+from spanloom.conversion.hf_files import WeightTensor
 from spanloom.conversion.hf_names import Tensor
-from spanloom.conversion.safetensors_file import Entry
 from spanloom.model.params import T5, declare, flatten, unflatten
 from spanloom.settings.model import Model
 
@@ -62,7 +62,7 @@ def _num_bytes(tensor: Tensor) -> int:
     return 4 * math.prod(tensor.shape)
 
 
-def check_entries(entries: Mapping[str, Entry], model: Model, folder: Path, ignored: set[str]) -> None:
+def check_entries(entries: Mapping[str, WeightTensor], model: Model, folder: Path, ignored: set[str]) -> None:
     """Every tensor of the model is there in its shape, and nothing else; ConversionError names what is not."""
     wanted = {tensor.name: tensor for tensor in hf_names.tensors(model)}
     if missing := sorted(wanted.keys() - entries.keys()):
@@ -79,11 +79,11 @@ def check_entries(entries: Mapping[str, Entry], model: Model, folder: Path, igno
         )
 
 
-def read_params(entries: Mapping[str, Entry], model: Model) -> T5:
+def read_params(entries: Mapping[str, WeightTensor], model: Model) -> T5:
     """Our parameters, NumPy float32, from checked tensors. ConversionError names one that holds NaN or infinity."""
     flat = {name: np.empty(spec.shape, np.float32) for name, spec in flatten(declare(model)).items()}
     for tensor in hf_names.tensors(model):
-        array = finite(safetensors_file.load(entries[tensor.name]), tensor.name, entries[tensor.name].file)
+        array = finite(entries[tensor.name].load(), tensor.name, entries[tensor.name].file)
         destination = flat[tensor.ours] if tensor.layer is None else flat[tensor.ours][tensor.layer]
         destination[...] = array.T if tensor.transposed else array
     return unflatten(model, flat)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import spanloom
-from spanloom.conversion import hf_config, hf_names, hf_tie, hf_tokenizer, safetensors_file
+from spanloom.conversion import hf_config, hf_files, hf_names, hf_tie, hf_tokenizer, safetensors_file
 from spanloom.conversion.errors import ConversionError
+from spanloom.conversion.hf_files import WeightTensor
 from spanloom.conversion.hf_vocabulary import MARK_NAME, read_vocabulary, resolve
-from spanloom.conversion.safetensors_file import Entry
 from spanloom.model.sizes import published_name
 from spanloom.settings.model import Model
 from spanloom.settings.serialize import from_json, to_json
@@ -89,12 +89,12 @@ def import_hf(folder: str | Path) -> Imported:
     return Imported(settings.model, params, settings.vocabulary, tuple(notes))
 
 
-def _read_settings(folder: Path) -> tuple[Settings, dict[str, Entry]]:
+def _read_settings(folder: Path) -> tuple[Settings, dict[str, WeightTensor]]:
     path = folder / CONFIG_NAME
     config = safetensors_file.read_json(path)
     mark = _mark(folder)
     model = hf_config.from_config(config, path, name=str(mark.get("model") or "custom"))
-    entries = safetensors_file.open_folder(folder)
+    entries = hf_files.open_weights(folder)
     if hf_names.EMBEDDING not in entries:
         entries = _embedding_by_other_name(entries, folder)
     hf_names.check_layers(entries, model, path)  # before anything is built: a damaged count may be a billion
@@ -108,7 +108,7 @@ def _read_settings(folder: Path) -> tuple[Settings, dict[str, Entry]]:
     return Settings(model, found.vocabulary, notes), entries
 
 
-def _embedding_by_other_name(entries: dict[str, Entry], folder: Path) -> dict[str, Entry]:
+def _embedding_by_other_name(entries: dict[str, WeightTensor], folder: Path) -> dict[str, WeightTensor]:
     for name in hf_names.EMBEDDING_COPIES:
         if name in entries:
             return entries | {hf_names.EMBEDDING: entries[name]}

@@ -157,7 +157,7 @@ def _whole(path: Path, table: dict[str, Any]) -> Stored:
     def read() -> np.ndarray:
         return np.concatenate([piece.read().reshape(-1) for piece in pieces]).reshape(shape)
 
-    return replace(pieces[0], shape=tuple(shape), read=read)
+    return replace(pieces[0], shape=tuple(shape), read=read, look=None)
 
 
 def _as_list(value: Any) -> list[Any] | None:

@@ -6,14 +6,16 @@ Format: 8 bytes little-endian length of a JSON header, the header, then the tens
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from spanloom.conversion.errors import ConversionError
 
+AnyTensor = TypeVar("AnyTensor")
 MAX_HEADER_BYTES = 100_000_000  # the limit of the format's own library
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
@@ -31,6 +33,21 @@ class Entry:
     shape: tuple[int, ...]
     begin: int
     """First byte, counted from the start of the file."""
+    strides: tuple[int, ...] | None = None
+    """Numbers from one to the next along each axis; None: one row after another."""
+
+    def load(self) -> np.ndarray:
+        """The tensor as float32; float16 and bfloat16 are widened exactly, float64 is rounded."""
+        return load(self)
+
+    def load_rows(self, first: int, last: int) -> np.ndarray:
+        """Rows first..last-1 of a matrix as float32, without reading the rest."""
+        return load_rows(self, first, last)
+
+
+def itemsize(dtype: str) -> int | None:
+    """Bytes of one number of a type by safetensors' name; None for types that no weights are in."""
+    return np.dtype(_STORED_AS[dtype]).itemsize if dtype in _STORED_AS else None
 
 
 def open_folder(folder: Path) -> dict[str, Entry]:
@@ -42,7 +59,7 @@ def open_folder(folder: Path) -> dict[str, Entry]:
     if single.is_file():
         return read_header(single)
     if index.is_file():
-        return _open_shards(folder, index)
+        return open_shards(folder, index, read_header)
     raise ConversionError(folder, _what_weights_instead(folder))
 
 
@@ -73,16 +90,21 @@ def load(entry: Entry) -> np.ndarray:
     count = math.prod(entry.shape)
     if count == 0:
         return np.zeros(entry.shape, np.float32)
-    stored = np.memmap(entry.file, dtype=_STORED_AS[entry.dtype], mode="r", offset=entry.begin, shape=(count,))
+    kind = np.dtype(_STORED_AS[entry.dtype])
+    if entry.strides is not None:
+        count = 1 + sum((size - 1) * stride for size, stride in zip(entry.shape, entry.strides, strict=True))
+    stored: np.ndarray = np.memmap(entry.file, dtype=kind, mode="r", offset=entry.begin, shape=(count,))
+    if entry.strides is not None:
+        strides = [stride * kind.itemsize for stride in entry.strides]
+        stored = np.lib.stride_tricks.as_strided(stored, entry.shape, strides, writeable=False)
     return _as_float32(stored, entry.dtype).reshape(entry.shape)
 
 
 def load_rows(entry: Entry, first: int, last: int) -> np.ndarray:
     """Rows first..last-1 of a matrix as float32, without reading the rest."""
-    width = math.prod(entry.shape[1:])
-    itemsize = np.dtype(_STORED_AS[entry.dtype]).itemsize
-    part = Entry(entry.file, entry.dtype, (last - first, *entry.shape[1:]), entry.begin + first * width * itemsize)
-    return load(part)
+    width = math.prod(entry.shape[1:]) if entry.strides is None else entry.strides[0]
+    begin = entry.begin + first * width * np.dtype(_STORED_AS[entry.dtype]).itemsize
+    return load(replace(entry, shape=(last - first, *entry.shape[1:]), begin=begin))
 
 
 def _as_float32(stored: np.ndarray, dtype: str) -> np.ndarray:
@@ -123,21 +145,30 @@ def _check_no_overlap(path: Path, entries: Mapping[str, Entry]) -> None:
             end, before = entry.begin + length, name
 
 
-def _open_shards(folder: Path, index: Path) -> dict[str, Entry]:
+def open_shards(
+    folder: Path,
+    index: Path,
+    read: Callable[[Path], Mapping[str, AnyTensor]],
+    rename: Callable[[str], str] = str,
+) -> dict[str, AnyTensor]:
+    """Tensors by name from the shards that an index lists; `read` gives those of one file, under names of `rename`.
+
+    Raises ConversionError where a shard is missing or lacks a tensor, or the index names a file outside its folder.
+    """
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise ConversionError(index, "has no weight_map: it is not the index of a sharded checkpoint")
-    entries: dict[str, Entry] = {}
+    entries: dict[str, AnyTensor] = {}
     for shard_name in sorted({str(name) for name in weight_map.values()}):
         if Path(shard_name).name != shard_name:
             raise ConversionError(index, f"names a shard outside its folder: {shard_name!r}")
         shard = folder / shard_name
         if not shard.is_file():
-            raise ConversionError(shard, f"is missing, but {INDEX_NAME} lists tensors in it: download it too")
-        found = read_header(shard)
-        wanted = {name for name, where in weight_map.items() if where == shard_name}
+            raise ConversionError(shard, f"is missing, but {index.name} lists tensors in it: download it too")
+        found = read(shard)
+        wanted = {rename(name) for name, where in weight_map.items() if where == shard_name}
         if absent := sorted(wanted - found.keys()):
-            raise ConversionError(shard, f"lacks tensor {absent[0]!r}, which {INDEX_NAME} places there")
+            raise ConversionError(shard, f"lacks tensor {absent[0]!r}, which {index.name} places there")
         entries |= {name: found[name] for name in wanted}
     return entries
 
@@ -158,15 +189,11 @@ def read_json(path: Path) -> dict[str, object]:
 
 
 def _what_weights_instead(folder: Path) -> str:
-    for pattern, kind in (
-        ("pytorch_model*.bin*", "a pickled PyTorch checkpoint"),
-        ("flax_model*.msgpack*", "a Flax checkpoint"),
-        ("tf_model*.h5", "a TensorFlow checkpoint"),
-    ):
-        if found := sorted(folder.glob(pattern)):
-            return (
-                f"holds {found[0].name}, {kind}, and no {SINGLE_NAME}. Save it again with "
-                "transformers: AutoModelForSeq2SeqLM.from_pretrained(FOLDER).save_pretrained(OUT)"
-            )
+    if found := sorted(folder.glob("tf_model*.h5")):
+        return (
+            f"holds {found[0].name}, a TensorFlow checkpoint, and no {SINGLE_NAME}. Save it again with "
+            "transformers 4: TFAutoModelForSeq2SeqLM.from_pretrained(FOLDER).save_pretrained(OUT, "
+            "safe_serialization=True)"
+        )
     names = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
     return f"holds no {SINGLE_NAME} and no {INDEX_NAME}; it holds {names}"

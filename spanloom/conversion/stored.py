@@ -40,6 +40,8 @@ class Stored:
     """Size of each axis."""
     read: Callable[[], np.ndarray]
     """The numbers, in type and shape as above. Raises ConversionError, naming the file, where they are damaged."""
+    look: Callable[[], np.ndarray] | None = None
+    """The same, of which only that is read which is used; None where they do not lie one after another."""
 
 
 def dtype_of(name: object) -> np.dtype | None:
@@ -59,10 +61,10 @@ def is_shape(value: object) -> TypeGuard[Sequence[int]]:
 def piece_of_file(file: Path, dtype: str, shape: tuple[int, ...], begin: int) -> Stored:
     """An array whose bytes lie one after another in a file from `begin` on."""
 
-    def read() -> np.ndarray:
+    def look() -> np.ndarray:
         count = math.prod(shape)
         if count == 0:
             return np.zeros(shape, _DTYPES[dtype])
-        return np.array(np.memmap(file, _DTYPES[dtype], mode="r", offset=begin, shape=(count,))).reshape(shape)
+        return np.memmap(file, _DTYPES[dtype], mode="r", offset=begin, shape=(count,)).reshape(shape)
 
-    return Stored(file, dtype, shape, read)
+    return Stored(file, dtype, shape, lambda: np.array(look()), look)

@@ -74,4 +74,4 @@ def _bfloat16(name: str, array: Stored) -> Stored:
     """Version 2 kept bfloat16 weights as numbers of 16 bits."""
     if array.dtype != "uint16" or not name.startswith("target/"):
         return array
-    return replace(array, dtype="bfloat16", read=lambda: array.read().view(ml_dtypes.bfloat16))
+    return replace(array, dtype="bfloat16", read=lambda: array.read().view(ml_dtypes.bfloat16), look=None)

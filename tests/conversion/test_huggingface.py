@@ -221,9 +221,9 @@ def test_a_missing_or_broken_config_is_refused(exported):
         read_settings(exported)
 
 
-def test_pickled_weights_are_refused_with_the_way_out(exported):
-    (exported / WEIGHTS).rename(exported / "pytorch_model.bin")
-    with pytest.raises(ConversionError, match=r"pytorch_model\.bin.*save_pretrained"):
+def test_weights_of_tensorflow_are_refused_with_the_way_out(exported):
+    (exported / WEIGHTS).rename(exported / "tf_model.h5")
+    with pytest.raises(ConversionError, match=r"tf_model\.h5.*save_pretrained"):
         import_hf(exported)
 
 
