@@ -9,9 +9,9 @@ from spanloom.cli.parsing import options
 
 ABOUT = """A run or a checkpoint as a folder that Hugging Face loads; every weight is read back and compared.
 
-SRC may be a run directory, one of its checkpoints/STEP, a checkpoint of T5X (or a folder of them), or a Hugging Face
-folder; what it is and which model is found out. T5X's checkpoints hold no vocabulary: where the SentencePiece model
-lies beside them, or they are of bytes, it is found, too.
+SRC may be a run directory, one of its checkpoints/STEP, a checkpoint of T5X or Mesh TensorFlow (or a folder of them),
+or a Hugging Face folder; what it is and which model is found out. The checkpoints of T5X and Mesh TensorFlow hold no
+vocabulary: where the SentencePiece model lies beside them, or they are of bytes, it is found, too.
 
     spanloom convert runs/quickstart exported --to hf
     spanloom convert runs/a exported --to hf --which best

@@ -11,7 +11,7 @@ from spanloom.cli.parsing import options
 ABOUT = """What a checkpoint is: format, architecture, step, optimizer, vocabulary and sentinels.
 
 SRC may be a run directory, one of its checkpoints/STEP, a Hugging Face folder, or a checkpoint of T5X (msgpack and
-zarr, or Orbax) or a folder of them. Every array is accounted for; nothing is written.
+zarr, or Orbax) or Mesh TensorFlow, or a folder of them. Every array is accounted for; nothing is written.
 
     spanloom inspect runs/quickstart
     spanloom inspect t5_1_1_base/checkpoint_1000000

@@ -11,12 +11,11 @@ KINDS: dict[Kind, str] = {
     "run": "a Spanloom run directory",
     "checkpoint": "a Spanloom checkpoint",
     "huggingface": "a Hugging Face folder",
-    "t5x": "a T5X checkpoint",
+    "t5x": "a checkpoint of T5X or Mesh TensorFlow",
 }
 # Patterns that tell a foreign checkpoint by name, and what it is.
 _FOREIGN = (
     ("adapter_config.json", "a PEFT adapter without its base model"),
-    ("*.ckpt-*.index", "a Mesh TensorFlow checkpoint"),
     ("checkpoint_*", "a folder of T5X checkpoints, none of them whole"),
     ("checkpoint", "a checkpoint of TensorFlow, or an empty one of T5X"),
     ("_CHECKPOINT_METADATA", "an Orbax checkpoint that Spanloom did not write"),
@@ -27,6 +26,8 @@ _FOREIGN = (
 def detect(path: str | Path) -> Kind:
     """What `path` is. ConversionError says what was found where it is nothing that can be read."""
     path = Path(path)
+    if not path.exists() and _is_t5x(path.with_name(path.name + ".index")):
+        return "t5x"
     if not path.exists():
         near = f"; beside it there are: {_listing(path.parent)}" if path.parent.is_dir() else ""
         raise ConversionError(path, f"does not exist{near}")

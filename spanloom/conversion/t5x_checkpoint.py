@@ -1,9 +1,12 @@
-"""A T5X checkpoint on disk, whichever way it was written: found, and its arrays by name."""
+"""A T5X checkpoint on disk, whichever way it was written: found, and its arrays by name.
+
+One of Mesh TensorFlow, T5X's predecessor, counts as another way of writing it.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from spanloom.conversion import t5x_msgpack, t5x_orbax
+from spanloom.conversion import mesh_tensorflow, t5x_msgpack, t5x_orbax, tensor_bundle
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.stored import Stored
 
@@ -17,7 +20,7 @@ class T5XCheckpoint:
     """One checkpoint of T5X."""
 
     path: Path
-    """Its folder, or the one file that it is."""
+    """Its folder, or the one file that it is; of TensorFlow its index."""
     written_as: str
     """How it is written, in words."""
     weights: dict[str, Stored]
@@ -35,6 +38,10 @@ def steps_in(folder: Path) -> dict[int, Path]:
         step = path.name.removeprefix(_PREFIX)
         if step.isdecimal() and len(step) < 10 and is_checkpoint(path):  # checkpoint_7.tmp-123 is half-written
             found[int(step)] = path
+    for path in folder.glob(f"*.ckpt-*{tensor_bundle.INDEX}") if folder.is_dir() else []:
+        step = path.name.removesuffix(tensor_bundle.INDEX).rpartition("-")[2]
+        if step.isdecimal() and len(step) < 10:
+            found.setdefault(int(step), path)
     return dict(sorted(found.items()))
 
 
@@ -42,7 +49,7 @@ def is_checkpoint(path: Path) -> bool:
     """Whether a path is one checkpoint (perhaps a damaged one): a folder, or the one file of a small model."""
     if path.is_dir():
         return _is_msgpack(path / INDEX) or _is_orbax(path)
-    return _is_msgpack(path) and INDEX in path.name
+    return tensor_bundle.is_index(path) or (_is_msgpack(path) and INDEX in path.name)
 
 
 def find(path: Path, which: str = "last") -> Path:
@@ -52,6 +59,8 @@ def find(path: Path, which: str = "last") -> Path:
     """
     if path.name == INDEX and path.is_file():
         path = path.parent
+    if not path.exists():
+        path = path.with_name(path.name + tensor_bundle.INDEX)  # TensorFlow's users name what its files begin with
     if is_checkpoint(path):
         if which != "last":
             raise ConversionError(path, f"is one checkpoint: there is no {which!r} to choose (--which)")
@@ -73,6 +82,8 @@ def open_checkpoint(path: Path) -> T5XCheckpoint:
     """
     if path.is_dir() and _is_orbax(path):
         arrays, written_as = t5x_orbax.read_arrays(path), "T5X, written by Orbax"
+    elif tensor_bundle.is_index(path):
+        arrays, written_as = mesh_tensorflow.read_arrays(path), "Mesh TensorFlow"
     else:
         arrays, written_as = t5x_msgpack.read_arrays(path), "T5X, msgpack and zarr"
     below = {"target/": {}, "state/param_states/": {}}  # type: dict[str, dict[str, Stored]]

@@ -1,7 +1,7 @@
 """What a gin file beside a T5X checkpoint says of its model: fields of T5Config, and the vocabulary's file.
 
-T5X writes config.gin beside its checkpoints. Only bindings whose value is written out are read, or a macro of one; the
-whole language is not needed for that.
+T5X writes config.gin beside its checkpoints, Mesh TensorFlow operative_config.gin. Only bindings whose
+value is written out are read, or a macro of one; the whole language is not needed for that.
 """
 
 import ast
@@ -48,6 +48,8 @@ def _read(path: Path) -> GinFacts:
         owner, field, value = match[1], match[2], _value(match[3], macros)
         if owner == "T5Config" and value is not None:
             model[field] = value
+        if (owner, field) == ("DenseReluDense", "activation") and value is not None:  # Mesh TensorFlow's
+            model["mlp_activations"] = (value,) if isinstance(value, str) else tuple(value)
         if field == "sentencepiece_model_file" and isinstance(value, str):
             files.append(value)
     return GinFacts(path, model, tuple(dict.fromkeys(files)))

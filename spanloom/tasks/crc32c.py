@@ -28,6 +28,14 @@ def crc32c(data_N: Bytes, starts_R: Places, ends_R: Places) -> Crcs:
     return ~crcs_R
 
 
+def extended(crc: int, data_N: Bytes) -> int:
+    """CRC-32C of bytes whose own is `crc` (0: none) with these after them."""
+    register = _append_zeros(np.array([crc ^ 0xFFFFFFFF], np.uint32), np.array([len(data_N)], np.int64))
+    if len(data_N):
+        register ^= _remainders(data_N, np.array([0], np.int64), np.array([len(data_N)], np.int64))
+    return int(~register[0])
+
+
 def _remainders(data_N: Bytes, starts_R: Places, ends_R: Places) -> Crcs:
     """The CRC register after each stretch where it began at zero; no stretch may be empty."""
     counts_R = (ends_R - starts_R + _BLOCK - 1) // _BLOCK

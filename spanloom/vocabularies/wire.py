@@ -16,16 +16,16 @@ def fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """
     at = 0
     while at < len(message):
-        key, at = _read_varint(message, at)
+        key, at = read_varint(message, at)
         number, wire_type = key >> 3, key & 7
         if number == 0:
             raise ValueError(f"field 0 before byte {at}")
         if wire_type == VARINT:
-            value, at = _read_varint(message, at)
+            value, at = read_varint(message, at)
             yield number, value
             continue
         if wire_type == BYTES:
-            length, at = _read_varint(message, at)
+            length, at = read_varint(message, at)
         elif wire_type in (FIXED32, FIXED64):
             length = 4 if wire_type == FIXED32 else 8
         else:
@@ -51,8 +51,8 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
-    """The number that begins at a byte, and where the next one begins."""
+def read_varint(message: memoryview, at: int) -> tuple[int, int]:
+    """The number that begins at a byte, and where the next field begins. Raises IndexError or ValueError."""
     value = shift = 0
     while True:
         byte = message[at]

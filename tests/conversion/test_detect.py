@@ -29,6 +29,11 @@ def test_t5x_in_each_of_its_forms(tmp_path):
     orbax.mkdir(parents=True)
     (orbax / "_METADATA").write_text("{}")
     assert detect(orbax.parent) == "t5x"
+    (tmp_path / "mesh").mkdir()
+    (tmp_path / "mesh" / "model.ckpt-1000.index").write_text("")
+    assert [detect(tmp_path / "mesh" / name) for name in ("", "model.ckpt-1000", "model.ckpt-1000.index")] == [
+        "t5x"
+    ] * 3
 
 
 @pytest.mark.short
@@ -40,7 +45,6 @@ def test_t5x_in_each_of_its_forms(tmp_path):
         (("run.json",), "without any checkpoint yet"),
         (("checkpoint",), "a checkpoint of TensorFlow, or an empty one"),
         (("checkpoint_1000/checkpoint",), "a folder of T5X checkpoints, none"),
-        (("model.ckpt-1000.index", "checkpoint"), "a Mesh TensorFlow checkpoint"),
         (("model.safetensors",), "without the config.json"),
         (("tokenizer_config.json",), "a tokenizer without a model"),
         (("adapter_config.json",), "a PEFT adapter"),

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorboardX.crc32c import crc32c as plain_crc32c
 
-from spanloom.tasks.crc32c import crc32c
+from spanloom.tasks.crc32c import crc32c, extended
 
 
 def crcs(data: bytes, stretches):
@@ -33,6 +33,14 @@ def test_stretches_of_any_length_at_any_place(data, draw):
     place = st.integers(0, len(data))
     stretches = [sorted(pair) for pair in draw.draw(st.lists(st.tuples(place, place), max_size=8))]
     assert crcs(data, stretches) == [plain_crc32c(data[start:end]) for start, end in stretches]
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_one_stretch_after_another(first, second):
+    crc = extended(0, np.frombuffer(first, np.uint8))
+    assert crc == plain_crc32c(first)
+    assert extended(crc, np.frombuffer(second, np.uint8)) == plain_crc32c(first + second)
 
 
 def test_long_stretches():

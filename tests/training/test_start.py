@@ -88,7 +88,7 @@ def test_nothing_there(trained, tmp_path):
         load(starting(run, tmp_path / "absent"))
     with pytest.raises(
         StartError,
-        match="a Spanloom run directory, a Spanloom checkpoint, a Hugging Face folder or a T5X checkpoint is needed",
+        match="a Spanloom checkpoint, a Hugging Face folder or a checkpoint of T5X or Mesh TensorFlow is needed",
     ):
         load(starting(run, tmp_path))
 
