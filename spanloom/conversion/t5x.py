@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from spanloom.model.sizes import published_name
 from spanloom.settings.model import Model
 
 _FLOATS = {"float32", "float64", "bfloat16", "float16"}
+_GATED: tuple[tuple[Literal["gelu", "silu", "relu", "linear"], ...], ...] = (("gelu", "linear"), ("silu", "linear"))
+_PLAIN: tuple[tuple[Literal["gelu", "silu", "relu", "linear"], ...], ...] = (("relu",),)
 # T5Config's names of what the shapes have shown
 _SHOWN = {
     "vocab_size": "vocab_size",
@@ -119,10 +121,7 @@ def _as_configured(model: Model, gin: GinFacts | None) -> tuple[Model, tuple[str
                 "to another model; move it away to have it passed over",
             )
     if gin is None or "mlp_activations" not in said:
-        return model, (
-            f"activations taken as {' x '.join(model.activations)}, as in every released T5 with such weights: weights "
-            "do not show them, and no config.gin beside them says otherwise",
-        )
+        return as_published(model)
     activations = said["mlp_activations"]
     if not isinstance(activations, tuple | list) or len(activations) != len(model.activations):
         raise ConversionError(
@@ -134,3 +133,15 @@ def _as_configured(model: Model, gin: GinFacts | None) -> tuple[Model, tuple[str
     except ValueError as error:
         raise ConversionError(gin.path, str(error)) from error
     return configured, ()
+
+
+def as_published(model: Model) -> tuple[Model, tuple[str, ...]]:
+    """The model with the activations of the released one that has these very sizes, and what to say of them."""
+    for kind in _GATED if len(model.activations) == 2 else _PLAIN:
+        candidate = replace(model, activations=kind)
+        if (name := published_name(candidate)) != "custom":
+            return candidate, (f"activations {' x '.join(kind)}, those of {name}, which has these very sizes",)
+    return model, (
+        f"activations taken as {' x '.join(model.activations)}, as most released T5 with such weights have them: "
+        "weights do not show them, and no config.gin beside them says otherwise. Check that",
+    )

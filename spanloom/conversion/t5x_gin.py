@@ -15,7 +15,8 @@ NAMES = ("config.gin", "operative_config.gin")
 _BINDING = re.compile(r"^(?:[\w./]+[./])?(\w+)\.(\w+) *= *(.+)$")
 _MACRO = re.compile(r"^(\w+) *= *(.+)$")
 _REFERENCE = re.compile(r"^%(?:[\w.]+\.)?(\w+)$")
-_MOST_BYTES = 1 << 22
+_COMMENT = re.compile(r"""('[^']*'|"[^"]*")|#.*""")
+_MOST_BYTES, _LONGEST = 1 << 22, 10_000
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,9 @@ def _statements(text: str) -> Iterator[str]:
     """Logical lines: comments away, values that go on over several lines in one."""
     pending = ""
     for line in text.splitlines():
-        code = pending + (
-            line.split("#")[0].strip() if "#" in line and "'" not in line and '"' not in line else line.strip()
-        )
+        code = pending + _COMMENT.sub(lambda match: match[1] or "", line).strip()
         open_brackets = sum(code.count(mark) for mark in "([{") - sum(code.count(mark) for mark in ")]}")
-        goes_on = (open_brackets > 0 or code.endswith(("\\", "="))) and len(code) < 10_000
-        if goes_on:
+        if (open_brackets > 0 or code.endswith(("\\", "="))) and len(code) < _LONGEST:
             pending = code.removesuffix("\\").rstrip() + " "
             continue
         pending = ""

@@ -1,7 +1,7 @@
 """Published T5-family sizes by name, and small ones of our own. Imports nothing heavy.
 
 Numbers: Raffel et al. 2020 (T5), the T5 1.1 release notes, Xue et al. 2021 (mT5), Xue et al. 2022 (ByT5), Chung et
-al. 2023 (umT5).
+al. 2023 (umT5), Tay et al. 2023 (UL2).
 """
 
 from dataclasses import fields, replace
@@ -67,6 +67,7 @@ def _all_sizes() -> dict[str, Model]:
         ("mt5", 250112, _T5_1_1, {}),
         ("byt5", 384, _BYT5, {}),
         ("umt5", 256384, _T5_1_1, {"per_layer_position_bias": True}),
+        ("ul2", 32128, {"20b": (4096, 16, 32, 32, 256, 16384)}, {"activations": ("silu", "linear")}),
     )
     return {
         f"{family}_{size}": _model(f"{family}_{size}", vocab_size, row, **rest)
@@ -76,7 +77,7 @@ def _all_sizes() -> dict[str, Model]:
 
 
 SIZES: dict[str, Model] = _all_sizes()
-"""Every size by name: t5_* (1.0), t5_1_1_*, mt5_*, byt5_*, umt5_*; t5_xl is t5_3b, t5_xxl is t5_11b."""
+"""Every size by name: t5_* (1.0), t5_1_1_*, mt5_*, byt5_*, umt5_*, ul2_20b; t5_xl is t5_3b, t5_xxl is t5_11b."""
 
 
 def named(name: str, **overrides: Any) -> Model:

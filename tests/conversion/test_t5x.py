@@ -13,7 +13,8 @@ from golden_data import golden_dir, shared_dir
 from t5x_files import random_weights, write_t5x
 
 from spanloom.conversion.errors import ConversionError
-from spanloom.conversion.t5x import OpenedT5X, model_from_t5x, open_t5x
+from spanloom.conversion.t5x import OpenedT5X, as_published, model_from_t5x, open_t5x
+from spanloom.conversion.t5x_architecture import architecture
 from spanloom.conversion.t5x_names import from_t5x
 from spanloom.conversion.t5x_places import Layout, places
 from spanloom.model.params import declare, flatten, stack
@@ -101,7 +102,7 @@ network.T5Config.emb_dim = %WIDTH
 t5x.examples.t5.network.T5Config.mlp_activations = \\
     ('silu',
      'linear')  # the gate
-T5Config.num_heads = 2
+T5Config.num_heads = 2  # "two"
 T5Config.dtype = %ACTIVATION_DTYPE
 seqio.SentencePieceVocabulary.sentencepiece_model_file = "gs://bucket/spiece.model"
 """
@@ -115,6 +116,19 @@ def test_activations_are_those_of_the_gin_file(tmp_path):
     assert opened.model == replace(MODEL, activations=("silu", "linear"))
     assert opened.notes == ()
     assert opened.gin.vocabulary_files == ("gs://bucket/spiece.model",)
+
+
+def test_activations_are_those_of_a_released_model_of_these_sizes():
+    """UL2's gate is another than T5's, which nothing but its sizes shows."""
+    shapes = {place.name: place.shape for place in places(size("ul2_20b"), Layout())}
+    model, _ = architecture(shapes, Path("ul2"))
+    assert model.activations == ("gelu", "linear")
+    known, notes = as_published(model)
+    assert known.activations == ("silu", "linear")
+    assert "those of ul2_20b" in notes[0]
+    other, notes = as_published(replace(model, d_ff=16_000))
+    assert other.activations == ("gelu", "linear")
+    assert "Check that" in notes[0]
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,12 @@ def test_small_ones_of_our_own() -> None:
 
 
 @pytest.mark.short
+def test_ul2_has_a_gate_of_its_own() -> None:
+    assert 19.4e9 < num_params(declare(named("ul2_20b"))) < 19.6e9
+    assert [name for name in SIZES if SIZES[name].activations == ("silu", "linear")] == ["ul2_20b"]
+
+
+@pytest.mark.short
 def test_overrides_and_spelling() -> None:
     model = named("T5-1.1-small", dropout=0.1, scan_layers=False)
     assert (model.d_model, model.dropout, model.scan_layers) == (512, 0.1, False)
