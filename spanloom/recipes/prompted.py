@@ -56,7 +56,8 @@ def recipe(
       start: Checkpoint, run directory or Hugging Face folder to start from. Must be given.
       learn: Tasks to learn: their names, or patterns with *; a task is called as its data set and template,
         glue_mrpc_equivalent.
-      judge: Tasks whose held-out parts are measured, and that are not learnt, likewise: held-out templates.
+      judge: Tasks whose held-out parts are measured, and that are not learnt, likewise: held-out templates. The
+        folder of a data set that is only judged may hold validation.jsonl alone (extra: hub).
       maximum: Cap on the examples of a data set, which its templates share above it.
       inputs_length: Encoder length in tokens; longer inputs are cut at the right.
       targets_length: Decoder length in tokens; longer targets are cut at the right.
@@ -72,8 +73,10 @@ def recipe(
     objective = Supervised(inputs_length, targets_length, too_long="trim")
     learnt: list[Weighted] = []
     judged: list[Task] = []
-    for templates, source in _data_sets(data, prompts):
-        for chosen, is_learnt in zip(_chosen(templates, learn, judge), (True, False), strict=True):
+    for templates, name, files in _data_sets(data, prompts):
+        both = _chosen(templates, learn, judge)
+        source = _source(name, files, judged=not both[0].templates)
+        for chosen, is_learnt in zip(both, (True, False), strict=True):
             parts = prompted_parts(
                 chosen,
                 source,
@@ -115,22 +118,25 @@ def _run(task: Task | Mixture, model: Model, start: str | None, packing: Packed)
     )
 
 
-def _data_sets(data: tuple[str, ...], prompts: tuple[str, ...]) -> Iterator[tuple[DataSetTemplates, RowSource]]:
-    """The templates and the rows of each data set. Raises SettingsError for one without templates."""
+def _data_sets(
+    data: tuple[str, ...], prompts: tuple[str, ...]
+) -> Iterator[tuple[DataSetTemplates, str, tuple[str, ...]]]:
+    """The templates, the name and the files of each data set. Raises SettingsError for one without templates."""
     collection = read_collection(prompts)
     known = {shown_data_set(name): name for name in collection}
     for name, files in by_name("--data", data).items():
         if name not in known:
             near = did_you_mean(name, known)
             raise SettingsError(f"--data {name}: no templates for it in {', '.join(prompts)}{near}")
-        yield collection[known[name]], _source(name, files)
+        yield collection[known[name]], name, files
 
 
-def _source(name: str, files: tuple[str, ...]) -> RowSource:
+def _source(name: str, files: tuple[str, ...], *, judged: bool) -> RowSource:
+    """The rows of one data set. `judged`: nothing is learnt from them, so that a folder needs no train.jsonl."""
     place = Path(files[0]).expanduser()
     if len(files) > 1 or not place.is_dir():
         return RowFiles(files, heldout_share=0.05)
-    source = source_of(place)
+    source = source_of(place, judged=judged)
     if source is None:
         raise SettingsError(f"--data {name}={place}: neither saved by `datasets`, nor is there a train.jsonl in it")
     return source

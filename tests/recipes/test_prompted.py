@@ -8,6 +8,7 @@ from spanloom.cli.main import main
 from spanloom.evaluation.exact_match import Prediction
 from spanloom.evaluation.task_metrics import example_of, task_metrics
 from spanloom.pipeline.data import open_data
+from spanloom.pipeline.watched import open_watched
 from spanloom.recipes.prompted import recipe
 from spanloom.recipes.quickstart import recipe as quickstart
 from spanloom.settings.mixture import PerTemplate
@@ -54,6 +55,22 @@ def test_templates_may_be_held_out(folder):
     assert [task.name for task in run.tasks] == ["reviews_good"]
     assert [task.name for task in run.eval.also] == ["reviews_which"]
     assert run.task.parts[0].rate == PerTemplate(1)
+
+
+def test_a_data_set_that_is_only_judged_may_be_held_out_whole(folder):
+    pytest.importorskip("datasets")
+    (folder / "films.yaml").write_text(PROMPTS)
+    (folder / "films").mkdir()
+    rows = ({"text": f"a film {number}", "label": number % 2} for number in range(7))
+    (folder / "films" / "validation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = {"data": (*GIVEN["data"], "films=films"), "prompts": ("reviews.yaml", "films.yaml")}
+    run = recipe(**GIVEN | more, judge=("films_*",), inputs_length=64, targets_length=16).resolve()
+    assert {task.name for task in run.tasks} == {"reviews_good", "reviews_which", "reviews_write"}
+    watched = open_watched(run, folder / "run", BYTES, progress=None, workers=1, warn=print)
+    names = ("films_good", "films_which", "films_write")
+    assert {name: part.num_examples for name, part in watched.items()} == dict.fromkeys(names, 7)
+    with pytest.raises(SettingsError, match="--data films=films: neither saved by `datasets`, nor is there a train"):
+        recipe(**GIVEN | more, judge=("films_good",))
 
 
 @pytest.mark.short

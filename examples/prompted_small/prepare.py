@@ -1,0 +1,139 @@
+"""Five labelled data sets, as their authors published them, to JSON lines with the columns that promptsource names.
+
+    python examples/prompted_small/prepare.py LABELLED OUT
+
+LABELLED holds, as they were published,
+
+    movie_reviews/rt-polarity.{neg,pos}            Pang and Lee 2005: a sentence a line, in Windows-1252
+    trec/TREC.{train,test}                         Li and Roth 2002: COARSE:fine and a question a line, in Latin-1
+    sick/SICK_{train,trial}.txt                    Marelli et al. 2014: tab separated
+    mrpc/msr-para-{train,val}.tsv                  Dolan and Brockett 2005: tab separated, quotes are but characters
+    balanced_copa/balanced-copa-dev-all.xml        Kavumba et al. 2019: XML
+
+OUT gets rotten_tomatoes, trec, sick and glue_mrpc, each with train.jsonl and validation.jsonl, and super_glue_copa with
+validation.jsonl alone. Validation is every tenth review, TREC's test questions, SICK's trial pairs, MRPC's own
+validation part, and all of balanced COPA.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+Rows = list[dict[str, Any]]
+
+COARSE = ("DESC", "ENTY", "ABBR", "HUM", "NUM", "LOC")
+"""TREC's classes by the number that its templates know them by, which is the order in which they come first."""
+ENTAILMENT = {"ENTAILMENT": (0, "A_entails_B"), "NEUTRAL": (1, "A_neutral_B"), "CONTRADICTION": (2, "A_contradicts_B")}
+"""SICK's judgments of a pair of sentences: label, and what the second says to the first."""
+
+
+def reviews(folder: Path) -> tuple[Rows, Rows]:
+    """text, label (0 is negative): every tenth of each kind is held out."""
+    parts: tuple[Rows, Rows] = ([], [])
+    for label, kind in enumerate(("neg", "pos")):
+        for number, line in enumerate(_lines(folder / f"rt-polarity.{kind}", "cp1252")):
+            parts[number % 10 == 9].append({"text": line.strip(), "label": label})
+    return parts
+
+
+def questions(folder: Path) -> tuple[Rows, Rows]:
+    """text, label_coarse, label_fine: fine classes are numbered as they come first, whatever the coarse one."""
+    fine: dict[str, int] = {}
+
+    def read(name: str) -> Iterator[dict[str, Any]]:
+        for line in _lines(folder / name, "latin-1"):
+            label, _, text = line.partition(" ")
+            coarse, _, kind = label.partition(":")
+            number = fine.setdefault(kind, len(fine))
+            yield {"text": text.strip(), "label_coarse": COARSE.index(coarse), "label_fine": number}
+
+    return list(read("TREC.train")), list(read("TREC.test"))
+
+
+def sentence_pairs(folder: Path) -> tuple[Rows, Rows]:
+    """sentence_A, sentence_B, relatedness_score, label, entailment_AB."""
+
+    def read(name: str) -> Iterator[dict[str, Any]]:
+        for row in _table(folder / name):
+            label, a_to_b = ENTAILMENT[row["entailment_judgment"]]
+            yield {
+                "sentence_A": row["sentence_A"],
+                "sentence_B": row["sentence_B"],
+                "relatedness_score": float(row["relatedness_score"]),
+                "label": label,
+                "entailment_AB": a_to_b,
+            }
+
+    return list(read("SICK_train.txt")), list(read("SICK_trial.txt"))
+
+
+def paraphrases(folder: Path) -> tuple[Rows, Rows]:
+    """sentence1, sentence2, label (1: they say the same)."""
+
+    def read(name: str) -> Iterator[dict[str, Any]]:
+        for row in _table(folder / name):
+            yield {"sentence1": row["#1 String"], "sentence2": row["#2 String"], "label": int(row["Quality"])}
+
+    return list(read("msr-para-train.tsv")), list(read("msr-para-val.tsv"))
+
+
+def alternatives(folder: Path) -> Rows:
+    """premise, choice1, choice2, question (cause or effect), label (0 is choice1)."""
+    items = ElementTree.parse(folder / "balanced-copa-dev-all.xml").getroot().iter("item")
+    return [
+        {
+            "premise": item.findtext("p"),
+            "choice1": item.findtext("a1"),
+            "choice2": item.findtext("a2"),
+            "question": item.attrib["asks-for"],
+            "label": int(item.attrib["most-plausible-alternative"]) - 1,
+        }
+        for item in items
+    ]
+
+
+def prepare(labelled: Path, out: Path) -> dict[str, int]:
+    """Writes all of them; how many rows each file has."""
+    parts = {
+        "rotten_tomatoes": reviews(labelled / "movie_reviews"),
+        "trec": questions(labelled / "trec"),
+        "sick": sentence_pairs(labelled / "sick"),
+        "glue_mrpc": paraphrases(labelled / "mrpc"),
+    }
+    files = {
+        f"{name}/{split}.jsonl": rows
+        for name, both in parts.items()
+        for split, rows in zip(("train", "validation"), both, strict=True)
+    }
+    files["super_glue_copa/validation.jsonl"] = alternatives(labelled / "balanced_copa")
+    for name, rows in files.items():
+        _write(out / name, rows)
+    return {name: len(rows) for name, rows in files.items()}
+
+
+def _lines(path: Path, encoding: str) -> Iterator[str]:
+    # \x85 is a line break to str.splitlines, and to Windows three dots
+    with path.open(encoding=encoding, newline="\n") as file:
+        yield from filter(None, (line.rstrip("\r\n") for line in file))
+
+
+def _table(path: Path) -> Iterator[dict[str, str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__)
+    for name, count in prepare(Path(sys.argv[1]), Path(sys.argv[2])).items():
+        print(f"{count:>7,} rows  {sys.argv[2]}/{name}")

@@ -1,0 +1,103 @@
+"""What stands in examples/: programs that the README's runs begin and end with."""
+
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from golden_data import shared_dir
+from labelled_data import write_labelled
+
+from spanloom.tasks.prompts.rendering import Prompt
+from spanloom.tasks.prompts.template_files import read_collection
+
+pytestmark = pytest.mark.short
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+PREPARE = EXAMPLES / "prompted_small" / "prepare.py"
+TABLE = EXAMPLES / "words_to_sounds" / "table.py"
+
+
+def rows_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("labelled")
+    write_labelled(folder / "raw", rows=60)
+    done = subprocess.run(
+        [sys.executable, str(PREPARE), str(folder / "raw"), str(folder / "rows")],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "60 rows" in done.stdout and "super_glue_copa/validation.jsonl" in done.stdout
+    return folder / "rows"
+
+
+def test_odd_encodings_marks_and_quotes_come_through(prepared):
+    reviews, held = (rows_of(prepared / "rotten_tomatoes" / f"{part}.jsonl") for part in ("train", "validation"))
+    assert (len(reviews), len(held)) == (108, 12)
+    assert reviews[0] == {"text": "film 0 is dull … and cafés .", "label": 0} and held[0]["text"].startswith("film 9 ")
+    questions = rows_of(prepared / "trec" / "train.jsonl")
+    assert questions[2] == {"text": "What is thing 2 , señor ?", "label_coarse": 1, "label_fine": 2}
+    pairs = rows_of(prepared / "sick" / "validation.jsonl")
+    assert pairs[2]["entailment_AB"] == "A_contradicts_B" and pairs[2]["relatedness_score"] == 3.2
+    said = rows_of(prepared / "glue_mrpc" / "train.jsonl")
+    assert len(said) == 60
+    assert said[1] == {"sentence1": '"It is 1, he said.', "sentence2": 'He said "it is 1".', "label": 1}
+    causes = rows_of(prepared / "super_glue_copa" / "validation.jsonl")
+    assert causes[1]["choice1"] == "It was pushed & shoved."
+    assert [(row["question"], row["label"]) for row in causes[:3]] == [("cause", 0), ("effect", 1), ("cause", 0)]
+
+
+def test_the_real_data_sets_fit_their_templates(tmp_path):
+    prepare = runpy.run_path(str(PREPARE))["prepare"]
+    counts = prepare(shared_dir("data", "labelled"), tmp_path)
+    assert counts == {
+        "rotten_tomatoes/train.jsonl": 9596,
+        "rotten_tomatoes/validation.jsonl": 1066,
+        "trec/train.jsonl": 5452,
+        "trec/validation.jsonl": 500,
+        "sick/train.jsonl": 4500,
+        "sick/validation.jsonl": 500,
+        "glue_mrpc/train.jsonl": 3576,
+        "glue_mrpc/validation.jsonl": 500,
+        "super_glue_copa/validation.jsonl": 1000,
+    }
+    folder = shared_dir("data", "promptsource", "v0.2.3", "templates")
+    for name in ("rotten_tomatoes", "trec", "sick", "glue/mrpc", "super_glue/copa"):
+        rows = rows_of(tmp_path / name.replace("/", "_") / "validation.jsonl")
+        (templates,) = read_collection([str(folder / name)]).values()
+        for template in templates.templates:
+            prompt = Prompt(template.name, template.jinja, template.answer_choices)
+            assert any(map(prompt, rows)), f"{name}: {template.name}"
+
+
+def test_fine_classes_are_numbered_as_their_templates_number_them(tmp_path):
+    numbered = runpy.run_path(str(PREPARE))["questions"](shared_dir("data", "labelled", "trec"))[0]
+    (trec,) = read_collection([str(shared_dir("data", "promptsource", "v0.2.3", "templates", "trec"))]).values()
+    template = next(one for one in trec.templates if one.name == "fine_grained_open")
+    prompt = Prompt(template.name, template.jinja, template.answer_choices)
+    asked = {row["text"]: prompt(row)["targets"] for row in numbered}
+    assert asked["What films featured the character Popeye Doyle ?"] == "Creative Piece"
+    assert asked["When was Ozzy Osbourne born ?"] == "Date"
+
+
+def test_rates_stand_beside_those_of_copying_and_those_published(tmp_path):
+    table = runpy.run_path(str(TABLE))["table"]
+    record = {"inputs": " aba abc", "targets": "a b k", "prediction": "a b k"}
+    (tmp_path / "aba.jsonl").write_text(f"{json.dumps(record)}\n{json.dumps(record | {'prediction': 'a b'})}\n")
+    record = {"inputs": " hun ab", "targets": "a b", "prediction": "x y"}
+    (tmp_path / "hun.jsonl").write_text(f"{json.dumps(record)}\n")
+    assert table(tmp_path).splitlines()[2:] == [
+        "| aba | 2 | 50.0 | 16.7 | 100.0 | 33.3 |  |  |",
+        "| hun | 1 | 100.0 | 100.0 | 0.0 | 0.0 | 3.1 | 0.6 |",
+        "| mean | 3 | 75.0 | 58.3 | 50.0 | 16.7 |  |  |",
+    ]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ValueError, match="no file of predictions"):
+        table(tmp_path / "none")
