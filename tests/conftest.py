@@ -24,6 +24,7 @@ LONG = (
     "pipeline/spool/test_spool.py",
     "pipeline/test_build_workers.py",
     "pipeline/test_shared_build.py",
+    "recipes/test_real_runs.py",
     "recipes/test_six_languages.py",
     "scale/test_mesh.py",
     "test_benchmarks.py",

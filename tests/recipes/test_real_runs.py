@@ -1,0 +1,51 @@
+"""The README's two real runs in a size for tests: real data, small models, and clearly better than the baselines."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+from golden_data import shared_dir
+
+from spanloom.cli.main import main
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SMALL = ["--model.num-encoder-layers", "2", "--model.num-decoder-layers", "1"]
+QUICK = ["--eval.every", "1000", "--checkpoint.every", "1000", "--after.export", "false", "--schedule.warmup-steps", "20"]
+
+
+def told(run: Path, kind: str) -> dict[str, dict]:
+    """The last event of a kind, by task."""
+    events = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return {event["task"]: event for event in events if event["kind"] == kind}
+
+
+def test_hungarian_words_to_sounds(tmp_path):
+    data = str(shared_dir("data", "labelled", "g2p"))
+    words = ["--data", data, "--languages", "hun", "--out", str(tmp_path / "run"), "--steps", "400", "--batch-size", "4"]
+    size = [*SMALL, "--model.d-model", "128", "--model.num-heads", "2", "--schedule.decay-steps", "400"]
+    assert main(["train", "g2p", *words, *size, *QUICK]) == 0
+    rates = told(tmp_path / "run", "metrics")["hun"]
+    assert rates["per"] < 35, "copying the letters gets 50.6"
+    assert rates["wer"] < 85, "copying the letters gets 98.7"
+
+
+def test_prompted_questions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(EXAMPLES / "prompted_small" / "prepare.py"))["prepare"](shared_dir("data", "labelled"), tmp_path)
+    templates = shared_dir("data", "promptsource", "v0.2.3", "templates", "trec")
+    vocabulary = shared_dir("data", "tokenizers", "t5") / "spiece.model"
+    novels = shared_dir("data", "corpora", "eltec") / "en.jsonl.gz"
+    size = [*SMALL, "--model.d-model", "64", "--model.d-ff", "128", "--model.num-heads", "2", "--model.d-kv", "32"]
+    train = ["--optimizer", "adamw-rms", "--schedule", "cosine", *QUICK]
+    text = ["--text", str(novels), "--vocabulary", str(vocabulary), "--model", "t5_1_1_small"]
+    short = ["--inputs-length", "64", "--batch-size", "8", "--steps", "40", "--eval.max-batches", "1"]
+    assert main(["pretrain", *text, *size, *short, *train, "--out", "novels"]) == 0
+    learn = ["--learn", "trec_trec*", "trec_pick*", "trec_which*", "--judge", "trec_what_category*"]
+    given = ["--data", "trec=trec", "--prompts", str(templates), *learn, "--start", "novels", "--maximum", "3000"]
+    lengths = ["--inputs-length", "128", "--targets-length", "16", "--batch-size", "8", "--steps", "300"]
+    assert main(["train", "prompted", *given, *lengths, *train, "--eval.batch-size", "20", "--out", "run"]) == 0
+    right = {name: event["exact_match"] for name, event in told(Path("run"), "metrics").items()}
+    assert set(right) == {"trec_trec1", "trec_trec2", "trec_pick_the_best_descriptor", "trec_which_category_best_describes"}
+    assert all(share > 0.4 for share in right.values()), f"the commonest class has 0.276: {right}"
+    assert set(told(Path("run"), "eval")) == {*right, "trec_what_category_best_describe"}
