@@ -4,14 +4,22 @@ import json
 import runpy
 from pathlib import Path
 
-import pytest
 from golden_data import shared_dir
 
 from spanloom.cli.main import main
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SMALL = ["--model.num-encoder-layers", "2", "--model.num-decoder-layers", "1"]
-QUICK = ["--eval.every", "1000", "--checkpoint.every", "1000", "--after.export", "false", "--schedule.warmup-steps", "20"]
+QUICK = [
+    "--eval.every",
+    "1000",
+    "--checkpoint.every",
+    "1000",
+    "--after.export",
+    "false",
+    "--schedule.warmup-steps",
+    "20",
+]
 
 
 def told(run: Path, kind: str) -> dict[str, dict]:
@@ -22,7 +30,18 @@ def told(run: Path, kind: str) -> dict[str, dict]:
 
 def test_hungarian_words_to_sounds(tmp_path):
     data = str(shared_dir("data", "labelled", "g2p"))
-    words = ["--data", data, "--languages", "hun", "--out", str(tmp_path / "run"), "--steps", "400", "--batch-size", "4"]
+    words = [
+        "--data",
+        data,
+        "--languages",
+        "hun",
+        "--out",
+        str(tmp_path / "run"),
+        "--steps",
+        "400",
+        "--batch-size",
+        "4",
+    ]
     size = [*SMALL, "--model.d-model", "128", "--model.num-heads", "2", "--schedule.decay-steps", "400"]
     assert main(["train", "g2p", *words, *size, *QUICK]) == 0
     rates = told(tmp_path / "run", "metrics")["hun"]
@@ -43,9 +62,15 @@ def test_prompted_questions(tmp_path, monkeypatch):
     assert main(["pretrain", *text, *size, *short, *train, "--out", "novels"]) == 0
     learn = ["--learn", "trec_trec*", "trec_pick*", "trec_which*", "--judge", "trec_what_category*"]
     given = ["--data", "trec=trec", "--prompts", str(templates), *learn, "--start", "novels", "--maximum", "3000"]
-    lengths = ["--inputs-length", "128", "--targets-length", "16", "--batch-size", "8", "--steps", "300"]
+    lengths = ["--inputs-length", "128", "--targets-length", "16", "--batch-size", "8", "--steps", "220"]
     assert main(["train", "prompted", *given, *lengths, *train, "--eval.batch-size", "20", "--out", "run"]) == 0
-    right = {name: event["exact_match"] for name, event in told(Path("run"), "metrics").items()}
-    assert set(right) == {"trec_trec1", "trec_trec2", "trec_pick_the_best_descriptor", "trec_which_category_best_describes"}
-    assert all(share > 0.4 for share in right.values()), f"the commonest class has 0.276: {right}"
-    assert set(told(Path("run"), "eval")) == {*right, "trec_what_category_best_describe"}
+    ranked = told(Path("run"), "eval")
+    assert set(ranked) == {
+        "trec_pick_the_best_descriptor",
+        "trec_trec1",
+        "trec_trec2",
+        "trec_what_category_best_describe",
+        "trec_which_category_best_describes",
+    }
+    for name, numbers in ranked.items():
+        assert numbers["accuracy"] > numbers["majority"] + 10, f"{name}: {numbers}"
