@@ -32,12 +32,15 @@ ENTAILMENT = {"ENTAILMENT": (0, "A_entails_B"), "NEUTRAL": (1, "A_neutral_B"), "
 
 
 def reviews(folder: Path) -> tuple[Rows, Rows]:
-    """text, label (0 is negative): every tenth of each kind is held out."""
-    parts: tuple[Rows, Rows] = ([], [])
-    for label, kind in enumerate(("neg", "pos")):
-        for number, line in enumerate(_lines(folder / f"rt-polarity.{kind}", "cp1252")):
-            parts[number % 10 == 9].append({"text": line.strip(), "label": label})
-    return parts
+    """text, label (0 is negative): every tenth of each kind is held out, one kind after the other, so that the first few
+    are of both.
+    """
+    kinds = [
+        [{"text": line.strip(), "label": label} for line in _lines(folder / f"rt-polarity.{kind}", "cp1252")]
+        for label, kind in enumerate(("neg", "pos"))
+    ]
+    train = [row for kind in kinds for number, row in enumerate(kind) if number % 10 != 9]
+    return train, [row for pair in zip(*(kind[9::10] for kind in kinds), strict=True) for row in pair]
 
 
 def questions(folder: Path) -> tuple[Rows, Rows]:
