@@ -32,8 +32,8 @@ ENTAILMENT = {"ENTAILMENT": (0, "A_entails_B"), "NEUTRAL": (1, "A_neutral_B"), "
 
 
 def reviews(folder: Path) -> tuple[Rows, Rows]:
-    """text, label (0 is negative): every tenth of each kind is held out, one kind after the other, so that the first few
-    are of both.
+    """text, label (0 is negative): every tenth of each kind is held out, the kinds by turns, so that the first
+    few are of both.
     """
     kinds = [
         [{"text": line.strip(), "label": label} for line in _lines(folder / f"rt-polarity.{kind}", "cp1252")]
