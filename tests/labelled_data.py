@@ -1,9 +1,49 @@
 """Labelled data sets as their authors published them, made up and small: odd encodings, marks and quotes included."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
 
 LANGUAGES = {"aba": str.maketrans("abcdo", "ɐβɕðɔ"), "bab": str.maketrans("abcdo", "ɛpkto")}
 """Two languages of the same letters, and which sound each letter is: nothing but its name tells which one it is."""
+
+
+PARTS = ("name", "inputs", "targets", "answer_choices")
+TEMPLATES = {
+    "rotten_tomatoes": [
+        (name, "{{text}} Good?", "{{answer_choices[label]}}", "bad ||| good")
+        for name in ("Text Expressed Sentiment", "Reviewer Expressed Sentiment", "Reviewer Enjoyment")
+    ],
+    "trec": [
+        (
+            name,
+            "What is asked? {{text}}",
+            "{{answer_choices[label_coarse]}}",
+            "how ||| what ||| abbr ||| who ||| n ||| where",
+        )
+        for name in ("trec1", "trec2", "what_category_best_describe", "fine_grained_open")
+    ],
+    "sick": [
+        (name, "{{sentence_A}} So {{sentence_B}}?", "{{answer_choices[label]}}", "yes ||| maybe ||| no")
+        for name in ("A entails B?", "B entails A?")
+    ],
+    "glue/mrpc": [
+        (name, "{{sentence1}} {{sentence2}} Same?", "{{answer_choices[label]}}", "no ||| yes")
+        for name in ("equivalent", "same thing")
+    ],
+    "super_glue/copa": [
+        (
+            "choose",
+            "{{premise}} {{question}}: {{choice1}} {{choice2}}",
+            "{{answer_choices[label]}}",
+            "{{choice1}} ||| {{choice2}}",
+        )
+    ],
+}
+"""A few templates of the names that the README's commands ask for."""
 
 
 def write_words(folder: Path, train: int = 600, other: int = 40) -> None:
@@ -55,3 +95,18 @@ def _files(rows: int) -> dict[str, bytes]:
     head = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE copa-corpus SYSTEM "copa.dtd">\n'
     copa = f"{head}<copa-corpus>{items}</copa-corpus>".encode()
     return files | {"balanced_copa/balanced-copa-dev-all.xml": copa}
+
+
+def write_for_readme(folder: Path) -> None:
+    """What the README's two real runs read: sigmorphon/task1/data, data and promptsource."""
+    write_words(folder / "sigmorphon" / "task1" / "data", train=60, other=6)
+    write_labelled(folder / "labelled", rows=60)
+    prepare = ROOT / "examples" / "prompted_small" / "prepare.py"
+    subprocess.run([sys.executable, str(prepare), str(folder / "labelled"), str(folder / "data")], check=True)
+    for data_set, templates in TEMPLATES.items():
+        name, _, subset = data_set.partition("/")
+        head = f"dataset: {name}\n" + (f"subset: {subset}\n" if subset else "")
+        (folder / "promptsource").mkdir(exist_ok=True)
+        lines = (f"  - {json.dumps(dict(zip(PARTS, one, strict=True)))}\n" for one in templates)
+        path = folder / "promptsource" / f"{data_set.replace('/', '_')}.yaml"
+        path.write_text(f"{head}templates:\n{''.join(lines)}", encoding="utf-8")
