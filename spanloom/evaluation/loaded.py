@@ -95,6 +95,8 @@ class LoadedModel:
         `inputs_eos`: whether an end of sequence follows the inputs, as in training (T0's and mT0's tasks have none).
         Raises ValueError for settings that make no sense.
         """
+        if isinstance(choices, str):
+            raise ValueError(f"choices is {choices!r:.40}; it must be a list of strings")
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         chosen = settings_with(settings or Generation(), changes)
         begin, ends = self.vocabulary.encode(prefix), [self.vocabulary.encode(choice) for choice in choices]

@@ -108,6 +108,8 @@ def test_settings_that_make_no_sense_are_refused(changes, said):
 def test_requests_that_cannot_be_answered_are_refused(model):
     with pytest.raises(ValueError, match=r"there is no setting 'beam'; did you mean beams"):
         model.generate("x", beam=2)
+    with pytest.raises(ValueError, match="choices is 'yes'; it must be a list of strings"):
+        model.generate("x", choices="yes")
     with pytest.raises(ValueError, match="request 2: the input has no tokens"):
         model.write([Request([5, 1]), Request([])])
     with pytest.raises(ValueError, match="max_length is 3, and the prefix needs 4 tokens"):
