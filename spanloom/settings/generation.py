@@ -47,8 +47,8 @@ def check_generation(settings: Generation) -> None:
         if not least <= getattr(settings, name) < 2**31:
             raise ValueError(f"{name} is {getattr(settings, name)}; it must be at least {least}, and below 2^31")
     for name, good, wanted in (
-        ("alpha", settings.alpha >= 0, "at least 0: search would end too early"),
-        ("temperature", settings.temperature >= 0, "at least 0"),
+        ("alpha", 0 <= settings.alpha <= _LARGEST, f"at least 0, else search would end too early, at most {_LARGEST}"),
+        ("temperature", 0 <= settings.temperature <= _LARGEST, f"at least 0, and at most {_LARGEST}"),
         ("top_p", 0 < settings.top_p <= 1, "above 0, and at most 1"),
         ("min_p", 0 <= settings.min_p <= 1, "at least 0, and at most 1"),
         ("seed", 0 <= settings.seed < 2**32, "at least 0, and below 2^32"),
@@ -78,4 +78,4 @@ def _misfit(value: Any, default: Any) -> str:
         return "" if value in get_args(Search) else f"one of {', '.join(get_args(Search))}"
     if isinstance(value, bool) or not isinstance(value, Integral if isinstance(default, int) else Real):
         return "a whole number" if isinstance(default, int) else "a number"
-    return f"at most {_LARGEST}" if isinstance(default, float) and value > _LARGEST else ""
+    return ""

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.short
         ('{"seed": null}', "seed is None; it must be a whole number"),
         ('{"seed": 4294967296}', "below 2^32"),
         ('{"temperature": "0.7"}', "temperature is '0.7'; it must be a number"),
-        ('{"temperature": Infinity}', "temperature is inf; it must be at most"),
+        ('{"temperature": Infinity}', "temperature is inf; it must be at least 0, and at most"),
         ('{"temperature": NaN}', "temperature is nan; it must be at least 0"),
         ('{"alpha": [1]}', r"alpha is \[1\]; it must be a number"),
         ('{"search": "hf"}', "search is 'hf'; it must be one of t5x, transformers"),
