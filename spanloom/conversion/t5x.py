@@ -19,6 +19,7 @@ from spanloom.conversion.t5x_slots import Kept, kept_slots
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.model.params import T5, declare, flatten, unflatten
 from spanloom.model.sizes import published_name
+from spanloom.optim.adafactor import SLOTS
 from spanloom.settings.model import Model
 
 _FLOATS = {"float32", "float64", "bfloat16", "float16"}
@@ -48,7 +49,7 @@ class OpenedT5X:
     layout: Layout
     """How T5X laid the weights out."""
     kept: Kept | None
-    """The optimizer's memory, where it has any."""
+    """The optimizer's memory, where it has any that is Adafactor's."""
     gin: GinFacts | None
     """What the gin file beside it says."""
     notes: tuple[str, ...]
@@ -92,7 +93,10 @@ def open_t5x(path: str | Path, which: str = "last") -> OpenedT5X:
     model = replace(model, name=published_name(model))
     if low := sorted({one.dtype for one in checkpoint.weights.values()} - {"float32", "float64"}):
         notes = (*notes, f"weights stored as {', '.join(low)} were widened to float32")
-    kept = kept_slots(model, layout, checkpoint.slots, checkpoint.path)
+    foreign = sorted(name for name in checkpoint.slots if name.rpartition("/")[2] not in SLOTS)
+    if foreign:
+        notes = (*notes, f"its optimizer is no Adafactor ({foreign[0]}), so that it cannot go on: weights alone")
+    kept = None if foreign else kept_slots(model, layout, checkpoint.slots, checkpoint.path)
     return OpenedT5X(checkpoint, model, layout, kept, gin, notes)
 
 

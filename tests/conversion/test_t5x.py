@@ -229,7 +229,7 @@ def test_slots_lie_as_the_weights_do(tmp_path, layout):
     [
         ({"encoder/encoder_norm/scale/v": None}, "has no second moments of encoder/encoder_norm/scale"),
         ({"encoder/encoder_norm/scale/v": np.zeros(13, np.float32)}, r"has shape \(13,\)"),
-        ({"encoder/encoder_norm/scale/nu": np.zeros(12, np.float32)}, "scale/nu, which is no slot of Adafactor"),
+        ({"encoder/other_norm/scale/v": np.zeros(12, np.float32)}, "other_norm/scale/v, which is no slot of Adafactor"),
         ({"decoder/decoder_norm/scale/m": np.zeros(12, np.float32)}, "momentum for some of its parameters"),
         ({"encoder/encoder_norm/scale/v_row": np.zeros(12, np.float32)}, r"scale/v_row has shape \(12,\)"),
     ],
@@ -240,6 +240,13 @@ def test_slots_that_do_not_add_up_are_refused(tmp_path, change, message):
     arrays = {name: array for name, array in arrays.items() if array is not None}
     with pytest.raises(ConversionError, match=message):
         open_t5x(write_t5x(tmp_path / "checkpoint_5", arrays, inline=inline))
+
+
+def test_of_another_optimizer_the_weights_alone_are_taken(tmp_path):
+    arrays = random_weights(MODEL) | {"state/param_states/0/mu/encoder/encoder_norm/scale/nu": np.zeros(12, np.float32)}
+    opened = open_t5x(write_t5x(tmp_path / "checkpoint_5", arrays, inline=inline))
+    assert opened.kept is None
+    assert any("its optimizer is no Adafactor (0/mu/encoder/" in note for note in opened.notes)
 
 
 # ---- What T5X itself wrote -------------------------------------------------------------------------------------------
