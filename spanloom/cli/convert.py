@@ -15,7 +15,7 @@ vocabulary: where the SentencePiece model lies beside them, or they are of bytes
 
     spanloom convert runs/quickstart exported --to hf
     spanloom convert runs/a exported --to hf --which best
-    spanloom convert t5_1_1_base/checkpoint_1000000 exported --to hf --vocabulary spiece.model
+    spanloom convert t5_small/checkpoint_1000000 exported --to hf
 """
 
 

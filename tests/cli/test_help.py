@@ -23,6 +23,7 @@ COMMANDS = [
     ["score"],
     ["fill"],
     ["convert"],
+    ["inspect"],
     *(["train", name] for name in shipped()),
 ]
 
