@@ -63,7 +63,7 @@ def explain_full_disk(path: Path) -> Iterator[None]:
         free = shutil.disk_usage(path.parent).free
         raise StorageError(
             f"no room to write {path} ({error.strerror}; {free / 2**20:.0f} MiB free on that disk). "
-            "Free some room, or put the run on another disk (--out DIR); the same command then goes on. "
+            "Free some room, or write to another disk (--out or --output); the same command then goes on. "
             "Nothing half-written is left that could pass for a whole file."
         ) from error
 
