@@ -8,6 +8,7 @@ from spanloom.cli import line_job
 from spanloom.cli.main import main
 from spanloom.evaluation.loaded import Generated, Text
 from spanloom.evaluation.scoring import Score
+from spanloom.pipeline.durable import locked
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
 
@@ -272,3 +273,11 @@ def test_an_output_of_another_command_is_not_gone_on_with(tmp_path, lines, echo,
     assert main(["generate", "x", "--input", str(lines), "--output", output]) == 0
     assert main(["score", "x", str(lines), "--output", output]) == 1
     assert "was begun by another command" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["generate", "x", "--input"], ["score", "x"], ["fill", "x", "--input"]])
+def test_an_output_is_written_by_one_process(tmp_path, lines, echo, capsys, command):
+    output = tmp_path / "out.jsonl"
+    with locked(tmp_path / "out.jsonl.lock", lambda: None):
+        assert main([*command, str(lines), "--output", str(output)]) == 1
+    assert "is being written by another process" in capsys.readouterr().err and not output.exists()
