@@ -62,7 +62,7 @@ def test_prompted_questions(tmp_path, monkeypatch):
     assert main(["pretrain", *text, *size, *short, *train, "--out", "novels"]) == 0
     learn = ["--learn", "trec_trec*", "trec_pick*", "trec_which*", "--judge", "trec_what_category*"]
     given = ["--data", "trec=trec", "--prompts", str(templates), *learn, "--start", "novels", "--maximum", "3000"]
-    lengths = ["--inputs-length", "128", "--targets-length", "16", "--batch-size", "8", "--steps", "220"]
+    lengths = ["--inputs-length", "128", "--targets-length", "16", "--batch-size", "8", "--steps", "300"]
     assert main(["train", "prompted", *given, *lengths, *train, "--eval.batch-size", "20", "--out", "run"]) == 0
     ranked = told(Path("run"), "eval")
     assert set(ranked) == {
