@@ -28,9 +28,7 @@ def optimizer_problem(opened: OpenedT5X, run: Run) -> str | None:
     """What keeps the run's optimizer from going on with the state of T5X's; None if nothing does."""
     kept, settings, path = opened.kept, run.optimizer, opened.checkpoint.path
     if kept is None:
-        return (
-            f"{path} holds no state of Adafactor, so none can go on from there: give --follow.optimizer reset"
-        )
+        return f"{path} holds no state of Adafactor, so none can go on from there: give --follow.optimizer reset"
     if not isinstance(settings, Adafactor):
         return f"{path} holds the state of Adafactor, and this run has {type(settings).__name__}: set Adafactor{_ALONE}"
     if run.weights.dtype != "float32" or run.weights.ema_decay is not None:
