@@ -47,6 +47,9 @@ from spanloom.training.progress import make_display
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
 
+_RESULTS = {"results.jsonl": as_jsonl, "results.csv": as_csv, "results.md": as_markdown}
+_LOCK = ".lock-{}-of-{}"  # it is left behind, and so tells whose results these are
+
 
 def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
     """Evaluate, show and keep what came out. Raises UsageError and CommandError for what cannot be done, each with its
@@ -59,6 +62,7 @@ def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
     run = as_one(resolved_runs(command))
     tasks = tasks_asked_for(run, asked.tasks)
     folder = Path(asked.results) if asked.results else directory / "eval"
+    _refuse_foreign(folder)
     if asked.whole:  # apart from the stores that a run learns from
         directory, tasks = directory / "whole", list(map(_whole, tasks))
     model, vocabulary = _model_settings(run, directory, subjects[0])
@@ -80,10 +84,17 @@ def _tell(rows: Sequence[Row], folder: Path) -> None:
     if not rows:
         return
     rows = with_averages(rows)
-    for name, text in (("jsonl", as_jsonl(rows)), ("csv", as_csv(rows)), ("md", as_markdown(rows))):
-        _write(folder / f"results.{name}", text)
+    for name, written in _RESULTS.items():
+        _write(folder / name, written(rows))
     _show(rows)
     print(f"\nwrote {folder}/results.jsonl, .csv and .md; predictions are beside them")
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Raises CommandError where results lie that no evaluation wrote."""
+    there = [name for name in _RESULTS if (folder / name).exists()]
+    if there and not any(folder.glob(_LOCK.format("*", "*"))):
+        raise CommandError(f"{folder / there[0]} is none that spanloom eval wrote; it stays: name another --results")
 
 
 def tasks_asked_for(run: Run, names: Sequence[str]) -> list[Task]:
@@ -246,7 +257,7 @@ def _alone(folder: Path, share: BuildShare) -> Iterator[None]:
     def refuse() -> NoReturn:
         raise CommandError(f"{folder}: another process evaluates there: let it end, or name another --results")
 
-    with locked(folder / f".lock-{share.index}-of-{share.of}", refuse):
+    with locked(folder / _LOCK.format(share.index, share.of), refuse):
         yield
 
 

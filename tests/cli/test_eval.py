@@ -246,6 +246,14 @@ def test_what_cannot_be_done_is_said(inside, words, code, said, capsys):
     assert said in capsys.readouterr().err
 
 
+def test_results_of_somebody_else_stay(inside, capsys):
+    foreign = inside / "results.csv"
+    foreign.write_text("mine")
+    assert main(["eval", "run", "--results", str(inside)]) == 1
+    assert "results.csv is none that spanloom eval wrote; it stays: name another --results" in capsys.readouterr().err
+    assert foreign.read_text() == "mine"
+
+
 def test_text_alone_has_losses_alone(inside, place, capsys):
     words = [*TEXT[:-1], str(inside), "--max-examples", "3", "--task.objective.inputs-length", "32"]
     assert main(["eval", "run", "pretrain", *words]) == 0
