@@ -31,11 +31,13 @@ LONG = (
     "test_readme.py",
     "training/test_kept_weights.py",
     "training/test_mixture.py",
+    "training/test_origin.py",
     "training/test_plan.py",
     "training/test_processes.py",
     "training/test_resume.py",
     "training/test_stages.py",
     "training/test_streams.py",
+    "training/test_trackers.py",
 )
 """Files that compile, train and kill for half a minute and more: `make test`, which is to take ten, leaves them out."""
 
