@@ -106,12 +106,9 @@ def _check(asked: Building, beam_words: Sequence[str] | None) -> "BuildShare | N
         )
     if asked.shard is None:
         return None
-    from spanloom.pipeline.share import share_of
+    from spanloom.cli.shares import share_named
 
-    try:
-        return share_of(asked.shard)
-    except ValueError as error:
-        raise UsageError(f"--shard {asked.shard}: {error}") from None
+    return share_named(asked.shard)
 
 
 def _build(

@@ -19,6 +19,7 @@ from spanloom.cli.flags import Command
 from spanloom.cli.line_job import compiled_programs_kept
 from spanloom.cli.line_output import ALONE
 from spanloom.cli.progress_bar import ProgressBar
+from spanloom.cli.shares import share_named
 from spanloom.cli.stages import resolved_runs
 from spanloom.cli.train import output_directory
 from spanloom.evaluation.judged import NothingHeldOutError, judged
@@ -34,7 +35,6 @@ from spanloom.evaluation.task_metrics import MetricError
 from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.durable import locked, write_file
 from spanloom.pipeline.share import BuildShare
-from spanloom.pipeline.share import share_of as share_named
 from spanloom.settings.model import Model
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
@@ -57,7 +57,7 @@ def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     asked, directory = command.options, output_directory(command)
-    share = _share(asked.shard)
+    share = ALONE if asked.shard is None else share_named(asked.shard)
     subjects = subjects_of(Path(checkpoint), asked.checkpoints)
     run = as_one(resolved_runs(command))
     tasks = tasks_asked_for(run, asked.tasks)
@@ -241,13 +241,6 @@ def _key(subject: Subject, part: HeldoutTask, examples: int) -> str:
         examples=examples,
         version=__version__,
     )
-
-
-def _share(text: str | None) -> BuildShare:
-    try:
-        return ALONE if text is None else share_named(text)
-    except ValueError as error:
-        raise UsageError(f"--shard {text}: {error}") from None
 
 
 @contextlib.contextmanager

@@ -67,10 +67,9 @@ def _generate(chosen: Any, settings: Generation) -> None:
     job = Job(chosen.input, chosen.output, chosen.errors, share_from(chosen.shard, chosen.output), chosen.field)
     with compiled_programs_kept():
         source = load(chosen.checkpoint, chosen.which)
-        from spanloom.evaluation.line_requests import Lines, record_of, request_of
+        from spanloom.evaluation.line_requests import record_of, request_of
 
-        eos = source.inputs_eos if chosen.inputs_eos == "auto" else chosen.inputs_eos == "true"
-        lines = Lines(chosen.field, eos, source.most_tokens)
+        lines = source.lines(chosen.field, chosen.inputs_eos)
         model = source.model
 
         def read(number: int, line: str) -> tuple[dict[str, Any], Any]:
@@ -86,6 +85,5 @@ def _generate(chosen: Any, settings: Generation) -> None:
                 for outputs in model.write(requests, chosen.batch_size)
             ]
 
-        run(
-            job, made_by={**source.made_by, **dataclasses.asdict(settings), "inputs_eos": eos}, read=read, answer=answer
-        )
+        made_by = {**source.made_by, **dataclasses.asdict(settings), "inputs_eos": lines.inputs_eos}
+        run(job, made_by=made_by, read=read, answer=answer)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.line_output import ALONE, LINE, LineOutput, Record, as_line, skip_answered
 from spanloom.cli.progress_bar import ProgressBar
-from spanloom.pipeline.share import BuildShare, share_of
+from spanloom.cli.shares import share_named
+from spanloom.pipeline.share import BuildShare
 
 if TYPE_CHECKING:
+    from spanloom.evaluation.line_requests import Lines
     from spanloom.evaluation.loaded import LoadedModel
 
 BLOCK = 256
@@ -69,10 +71,7 @@ def share_from(text: str | None, output: str | None) -> BuildShare:
         return ALONE
     if output in (None, "-"):
         raise UsageError("--shard: jobs that share the lines need an --output that all of them see")
-    try:
-        return share_of(text)
-    except ValueError as error:
-        raise UsageError(f"--shard {text}: {error}") from None
+    return share_named(text)
 
 
 def run(job: Job, made_by: Record, read: Read, answer: Answer) -> None:
@@ -223,6 +222,12 @@ class Source:
     """Whether its last task's inputs end with an end of sequence."""
     most_tokens: int | None
     """The longest input that memory takes; None: nobody knows."""
+
+    def lines(self, field: str, inputs_eos: Literal["auto", "true", "false"]) -> "Lines":
+        """How the lines are read of which this model is asked."""
+        from spanloom.evaluation.line_requests import Lines
+
+        return Lines(field, self.inputs_eos if inputs_eos == "auto" else inputs_eos == "true", self.most_tokens)
 
 
 def load(checkpoint: str, which: str) -> Source:

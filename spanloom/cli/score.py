@@ -61,10 +61,9 @@ def _score(chosen: Any) -> None:
     job = Job(chosen.pairs, chosen.output, chosen.errors, share, chosen.field, adds="scores")
     with compiled_programs_kept():
         source = load(chosen.checkpoint, chosen.which)
-        from spanloom.evaluation.line_requests import Lines, pair_of, record_of
+        from spanloom.evaluation.line_requests import pair_of, record_of
 
-        eos = source.inputs_eos if chosen.inputs_eos == "auto" else chosen.inputs_eos == "true"
-        lines = Lines(chosen.field, eos, source.most_tokens)
+        lines = source.lines(chosen.field, chosen.inputs_eos)
         model = source.model
 
         def read(number: int, line: str) -> tuple[dict[str, Any], Any]:
@@ -75,7 +74,7 @@ def _score(chosen: Any) -> None:
             scores = iter(model.score_ids([pair for pairs in questions for pair in pairs], chosen.batch_size))
             return [[_fields(next(scores), chosen.per_token) for _ in pairs] for pairs in questions]
 
-        made_by = {**source.made_by, "per_token": chosen.per_token, "inputs_eos": eos}
+        made_by = {**source.made_by, "per_token": chosen.per_token, "inputs_eos": lines.inputs_eos}
         run(job, made_by=made_by, read=read, answer=answer)
 
 

@@ -50,8 +50,8 @@ class RecordsFile:
 
         Raises RecordsError for examples that are there twice or not at all.
         """
-        if jobs == 1 or (found := self.read()) is not None:
-            return self.read() if jobs == 1 else found
+        if (found := self.read()) is not None or jobs == 1:
+            return found
         parts = [self._part(BuildShare(index, jobs)) for index in range(jobs)]
         with locked(self.path.with_name(self.path.name + ".lock"), lambda: None):
             if (found := self.read()) is not None:
