@@ -21,6 +21,7 @@ from spanloom.cli.line_output import ALONE
 from spanloom.cli.progress_bar import ProgressBar
 from spanloom.cli.shares import share_named
 from spanloom.cli.stages import resolved_runs
+from spanloom.cli.terminal import width_and_colour
 from spanloom.cli.train import output_directory
 from spanloom.evaluation.judged import NothingHeldOutError, judged
 from spanloom.evaluation.loaded import LoadedModel
@@ -261,8 +262,5 @@ def _write(path: Path, text: str) -> None:
 def _show(rows: Sequence[Row]) -> None:
     from spanloom.report.evaluation import evaluation_text
 
-    out = sys.stdout
-    terminal = out.isatty()
-    width = os.get_terminal_size(out.fileno()).columns if terminal else None
-    colour = (terminal or bool(os.environ.get("FORCE_COLOR"))) and not os.environ.get("NO_COLOR")
-    out.write(evaluation_text(rows, width=width, colour=colour))
+    width, colour = width_and_colour(sys.stdout)
+    sys.stdout.write(evaluation_text(rows, width=width, colour=colour))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import Command, parse
 from spanloom.cli.recipe import find
+from spanloom.cli.terminal import width_and_colour
 from spanloom.settings.run import Run
 
 if TYPE_CHECKING:
@@ -131,9 +132,7 @@ def _print(plan: "Plan", asked: Planning) -> None:
     from spanloom.report.plan import plan_text, shardings_text
 
     out = sys.stdout
-    terminal = out.isatty()
-    width = os.get_terminal_size(out.fileno()).columns if terminal else None
-    colour = (terminal or bool(os.environ.get("FORCE_COLOR"))) and not os.environ.get("NO_COLOR")
+    width, colour = width_and_colour(out)
     out.write(plan_text(plan, width=width, colour=colour))
     if asked.shardings:
         out.write("\n" + shardings_text(plan))
