@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from spanloom.cli.errors import UsageError
 from spanloom.cli.parsing import options
 
 ABOUT = """A run or a checkpoint as a folder that Hugging Face loads; every weight is read back and compared.
@@ -16,6 +17,7 @@ vocabulary: where the SentencePiece model lies beside them, or they are of bytes
     spanloom convert runs/quickstart exported --to hf
     spanloom convert runs/a exported --to hf --which best
     spanloom convert t5_small/checkpoint_1000000 exported --to hf
+    spanloom convert runs/a exported --to hf --push user/name --private
 """
 
 
@@ -36,13 +38,39 @@ def main(argv: Sequence[str]) -> int:
         vocabulary: str | None = None
         """Vocabulary of a T5X checkpoint: its SentencePiece model, or bytes; unset: found beside it."""
         overwrite: bool = False
-        """Replace what was exported there from another run. A folder that holds anything else is never replaced."""
+        """Replace what was exported there from another run, with --push on the Hub as well. A folder that holds
+        anything else is never replaced."""
+        push: str | None = None
+        """Publish the folder on the Hugging Face Hub as user/name, once it is in place; needs HF_TOKEN or
+        `hf auth login`."""
+        private: bool = False
+        """With --push: make the repository private, if it is new."""
+        branch: str | None = None
+        """With --push: branch of the repository to write, made where there is none; unset: main."""
 
     chosen = options(Options, argv, "spanloom convert", "SRC DST --to hf [flags]", ABOUT)
+    _refuse_idle(chosen.push, chosen.private, chosen.branch)
+    repository = None
+    if chosen.push is not None:
+        from spanloom.conversion import hub_push
+
+        repository = hub_push.Repository(chosen.push, chosen.private, chosen.branch, chosen.overwrite)
+        hub_push.check_access(repository)  # before hours of conversion
     from spanloom.conversion.convert import convert_to_hf
     from spanloom.training.read_model import read_model
 
     source = read_model(Path(chosen.source), chosen.which, chosen.vocabulary)
-    report = convert_to_hf(source, chosen.destination, overwrite=chosen.overwrite, progress=print)
+    if repository is not None:
+        hub_push.check_content(repository, source.lineage)
+    report = convert_to_hf(
+        source, chosen.destination, overwrite=chosen.overwrite, name=chosen.push, progress=print
+    )
     print(report.describe())
+    if repository is not None:
+        print(hub_push.push(report.dst, repository, print).describe())
     return 0
+
+
+def _refuse_idle(push: str | None, private: bool, branch: str | None) -> None:
+    if push is None and (private or branch is not None):
+        raise UsageError(f"{'--private' if private else '--branch'} goes with --push user/name")

@@ -52,12 +52,13 @@ def convert_to_hf(
     *,
     overwrite: bool = False,
     max_shard_bytes: int | None = None,
+    name: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Report:
     """Write a Hugging Face folder and check it before it is put in place.
 
     What was written is read back: weights must be equal to the last bit, the sentinels the same, and log-probabilities
-    of fixed sentences within 1e-4. An earlier export in `dst` is replaced, one of another run only with `overwrite`.
+    of fixed sentences within 1e-4. The card's example calls the model `name`, or as the folder is. An earlier export in `dst` is replaced, one of another run only with `overwrite`.
     Raises ConversionError for a destination that must not be written and ValueError for a model that Hugging Face
     cannot express, both before anything is written; ParityError if the check fails; then, and after any other error or
     kill, `dst` is as it was.
@@ -71,7 +72,7 @@ def convert_to_hf(
         _refuse_other_model(dst, source)
     with staged(dst) as folder:
         progress(f"writing {dst}")
-        huggingface.write_folder(folder, source, name=dst.name, max_shard_bytes=max_shard_bytes)
+        huggingface.write_folder(folder, source, name=name or dst.name, max_shard_bytes=max_shard_bytes)
         progress("reading it back and comparing log-probabilities")
         written = import_hf(folder)
         difference, num_tokens = _compare(source, written)

@@ -142,7 +142,7 @@ def read_lineage(folder: str | Path) -> "Lineage":
 def write_folder(folder: Path, source: "TrainedModel", *, name: str, max_shard_bytes: int | None = None) -> None:
     """Write every file of a Hugging Face model into the empty `folder`; `name` is what it will be called."""
     from spanloom.conversion import hf_weights
-    from spanloom.conversion.model_card import model_card
+    from spanloom.conversion.model_card import CARD_NAME, model_card
     from spanloom.model.params import num_params
 
     model, vocabulary = source.model, source.vocabulary
@@ -163,7 +163,7 @@ def write_folder(folder: Path, source: "TrainedModel", *, name: str, max_shard_b
         CONFIG_NAME: hf_tokenizer.to_json(config),
         "generation_config.json": hf_tokenizer.to_json(hf_config.generation_config(eos_id)),
         **hf_tokenizer.tokenizer_files(vocabulary, spiece_model, model_type=config["model_type"]),
-        "README.md": card.encode("utf-8"),
+        CARD_NAME: card.encode("utf-8"),
     }
     for file, content in files.items():
         (folder / file).write_bytes(content)

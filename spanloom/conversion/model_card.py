@@ -32,6 +32,7 @@ from spanloom.settings.task import PairFiles, PythonDocs, Source, TextFiles
 from spanloom.settings.vocabulary import Bytes, Vocabulary
 from spanloom.vocabularies.bytes import ByteVocabulary
 
+CARD_NAME = "README.md"
 _UNTIED = (
     "transformers 5 warns on loading that `shared.weight` and `lm_head.weight` ought to be tied but differ, so that it "
     "does not tie them. That is right: this model has a head of its own, as its `config.json` says "
@@ -139,10 +140,10 @@ def _sentinels(vocabulary: Vocabulary) -> str:
 
 def _training(lineage: Lineage) -> list[str]:
     step = "" if lineage.step is None else f", step {lineage.step:,}"
-    lines = [f"read from `{_public(str(lineage.home))}`{step}"]
+    lines = [f"read from `{public_name(str(lineage.home))}`{step}"]
     if lineage.run is not None:
         lines += _run(lineage.run, lineage.step)
-        start = f"`{_public(lineage.started_from)}`" if lineage.started_from else "random weights"
+        start = f"`{public_name(lineage.started_from)}`" if lineage.started_from else "random weights"
         lines.append(f"started from {start}, seed {lineage.run.seed}")
     lines += [f"{name}: {value:.4f}" for name, value in lineage.losses.items()]
     if lineage.versions:
@@ -188,10 +189,10 @@ def _data(source: Source) -> str:
 
 
 def _listed(patterns: tuple[str, ...]) -> str:
-    return ", ".join(f"`{_public(pattern)}`" for pattern in patterns)
+    return ", ".join(f"`{public_name(pattern)}`" for pattern in patterns)
 
 
-def _public(path: str) -> str:
+def public_name(path: str) -> str:
     """A relative path as it is; of an absolute one the last name, of a checkpoint the run's and its step too."""
     whole = Path(path)
     if not whole.is_absolute():
