@@ -62,6 +62,7 @@ def parts(everything: bool) -> list[Part]:
     if everything:
         found.append(Part("slow tests", ((*pytest, "-m", "slow and not beam"),)))
         found.append(beam())
+        found.append(older_transformers())
     return found
 
 
@@ -73,6 +74,20 @@ def beam() -> Part:
     install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", *packages)
     tests = (python, "-m", "pytest", "-q", "-m", "beam", "--durations=10", "tests/pipeline/test_beam_build.py")
     return Part("Apache Beam", ((str(BIN / "python"), "-m", "venv", str(venv)), install, tests))
+
+
+def older_transformers() -> Part:
+    """What is exported, read by the last release of transformers 4 that many still have: `parity` itself has 5.
+
+    The tests run in our own environment, and what they start of transformers in that one.
+    """
+    venv = ROOT / ".venvs" / "transformers-4"
+    python = str(venv / "bin" / "python")
+    packages = ("torch==2.13.0", "transformers==4.46.3", "sentencepiece>=0.2.1", "protobuf")
+    install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages)
+    ours = (str(BIN / "python"), "-m", "pytest", "-q", "-m", "parity", "--durations=10", "tests/conversion")
+    tests = ("env", f"SPANLOOM_HF_PYTHON={python}", *ours)
+    return Part("transformers 4.46.3", ((str(BIN / "python"), "-m", "venv", str(venv)), install, tests))
 
 
 def short_set(version: str) -> Part:

@@ -67,7 +67,8 @@ def make_source() -> Callable[..., TrainedModel]:
 
 @pytest.fixture(scope="session")
 def hugging_face() -> Callable[[Path, dict[str, Any], dict[str, dict[str, np.ndarray]]], tuple[Any, Any]]:
-    """A function (work, cases, batches) -> (report, logits by case) that runs transformers in its own process.
+    """A function (work, cases, batches) -> (report, logits and what was written by case) that runs transformers in a
+    process of its own; `more` goes into its environment.
 
     SPANLOOM_HF_PYTHON names the Python whose transformers is used; the tests' own, else.
     """
@@ -78,16 +79,23 @@ def hugging_face() -> Callable[[Path, dict[str, Any], dict[str, dict[str, np.nda
     if found.returncode:
         absent(f"{python} has no torch and transformers (the parity extra)")
 
-    def run(work: Path, cases: dict[str, Any], batches: dict[str, dict[str, np.ndarray]]) -> tuple[Any, Any]:
+    def run(
+        work: Path, cases: dict[str, Any], batches: dict[str, dict[str, np.ndarray]], **more: str
+    ) -> tuple[Any, Any]:
         for name, batch in batches.items():
             np.savez(work / f"{name}.npz", **batch)
             cases[name]["batch"] = True
         (work / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
         done = subprocess.run(
-            [python, str(SUBJECT), str(work)], capture_output=True, text=True, timeout=600, check=False
+            [python, str(SUBJECT), str(work)],
+            env={**os.environ, **more},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
-        logits = {name: np.load(work / f"{name}-result.npz")["logits"] for name in batches}
-        return json.loads((work / "report.json").read_text(encoding="utf-8")), logits
+        found = {name: dict(np.load(work / f"{name}-result.npz")) for name in batches}
+        return json.loads((work / "report.json").read_text(encoding="utf-8")), found
 
     return run

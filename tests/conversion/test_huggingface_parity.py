@@ -5,10 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 from conversion.conftest import random_batch, random_params
 from golden_data import golden_dir
+from safetensors.numpy import load_file, save_file
 
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.conversion.huggingface import import_hf, write_folder
@@ -23,10 +25,13 @@ from spanloom.settings.vocabulary import Bytes
 pytestmark = pytest.mark.parity
 
 ATOL = 1e-4
+FORWARD = jax.jit(forward, static_argnums=1)
 BASE = Model(vocab_size=384, d_model=48, d_ff=96, num_heads=3, d_kv=24, num_encoder_layers=3, num_decoder_layers=2)
 MODELS = {
     "t5_1_0": replace(BASE, activations=("relu",), tie_embeddings=True, name="t5_x"),
+    # its LM-adapted form, T0 and FLAN-T5 are the same model
     "t5_1_1": replace(BASE, num_decoder_layers=3, name="t5_1_1_x"),
+    "ul2": replace(BASE, activations=("silu", "linear"), name="ul2_x"),
     "byt5": replace(BASE, num_encoder_layers=4, num_decoder_layers=1, name="byt5_x"),
     "mt5": replace(BASE, vocab_size=512, name="mt5_x"),
     "umt5": replace(BASE, per_layer_position_bias=True, name="umt5_x"),
@@ -34,7 +39,6 @@ MODELS = {
     "tied_umt5": replace(BASE, tie_embeddings=True, per_layer_position_bias=True),
     "relu_untied": replace(BASE, activations=("relu",)),
     "gated_relu": replace(BASE, activations=("relu", "linear")),
-    "gated_silu": replace(BASE, activations=("silu", "linear")),
     "gelu": replace(BASE, activations=("gelu",)),
     "other_buckets": replace(BASE, relative_position_buckets=16, relative_position_max_distance=64),
     "other_epsilon": replace(BASE, norm_epsilon=1e-5),
@@ -42,7 +46,23 @@ MODELS = {
 
 
 def our_logits(source: TrainedModel, batch: dict[str, np.ndarray]) -> np.ndarray:
-    return np.asarray(jax.jit(forward, static_argnums=1)(source.params, source.model, batch))
+    return np.asarray(FORWARD(source.params, source.model, batch))
+
+
+def largest_slip(source: TrainedModel, batch: dict[str, np.ndarray], written_BxT: np.ndarray) -> float:
+    """By how much the tokens that were written, start token first, fall behind the likeliest ones by our logits."""
+    assert (written_BxT[:, 0] == 0).all() and (written_BxT[:, 1:] > 0).any()
+    told = {
+        "encoder_input_tokens": batch["encoder_input_tokens"],
+        "decoder_input_tokens": written_BxT[:, :-1].astype(np.int32),
+        "decoder_target_tokens": written_BxT[:, 1:].astype(np.int32),
+    }
+    logits_BxTxV = our_logits(source, told)
+    picked_BxT = np.take_along_axis(logits_BxTxV, written_BxT[:, 1:, None], axis=-1)[..., 0]
+    ended_BxT = np.cumsum(written_BxT[:, :-1] == 1, axis=1) > 0
+    masked_BxT = np.cumsum(written_BxT[:, 1:] == 0, axis=1) > 0  # 0 is padding to us, which ends what can be compared
+    slip_BxT = logits_BxTxV.max(-1) - picked_BxT
+    return float(np.where(ended_BxT | masked_BxT, 0, slip_BxT).max())
 
 
 def largest(first: np.ndarray, second: np.ndarray, batch: dict[str, np.ndarray]) -> float:
@@ -58,13 +78,21 @@ def test_every_shape_of_model_gives_our_logits(tmp_path, hugging_face):
     batches = {name: random_batch(source.model, number) for number, (name, source) in enumerate(sources.items())}
     for name, source in sources.items():
         convert_to_hf(source, tmp_path / name, max_shard_bytes=100_000 if name.endswith("-1") else None)
-    report, theirs = hugging_face(tmp_path, {name: {"folder": str(tmp_path / name)} for name in sources}, batches)
+    cases = {name: {"folder": str(tmp_path / name), "write": name.endswith("-0")} for name in sources}
+    report, theirs = hugging_face(tmp_path, cases, batches)
     differences = {
-        name: largest(our_logits(source, batches[name]), theirs[name], batches[name])
+        name: largest(our_logits(source, batches[name]), theirs[name]["logits"], batches[name])
         for name, source in sources.items()
+    }
+    slips = {
+        name: largest_slip(sources[name], batches[name], found["written"])
+        for name, found in theirs.items()
+        if "written" in found
     }
     print(f"transformers {report['transformers']}: largest difference of logits {differences}")
     assert {name: d for name, d in differences.items() if not d <= ATOL} == {}
+    assert len(slips) == len(MODELS)
+    assert {name: d for name, d in slips.items() if not d <= ATOL} == {}, "generate writes the likeliest tokens"
     assert {name: report[name]["loading"] for name in sources if report[name]["loading"]} == {}
 
 
@@ -85,6 +113,34 @@ def test_what_transformers_saves_again_is_read_as_the_same_model(tmp_path, huggi
         assert read.model.tie_embeddings == source.model.tie_embeddings
         again = TrainedModel(read.model, read.params, read.vocabulary, Lineage("x"))
         assert largest(our_logits(source, batches[name]), our_logits(again, batches[name]), batches[name]) == 0
+
+
+def test_sharded_bfloat16_weights_give_the_logits_of_these_weights(tmp_path, hugging_face):
+    names = ("t5_1_0", "t5_1_1", "mt5", "byt5", "umt5", "ul2")
+    read, batches = {}, {}
+    for name in names:
+        source = TrainedModel(MODELS[name], random_params(MODELS[name], 3), Bytes(), Lineage("x"))
+        convert_to_hf(source, tmp_path / name, max_shard_bytes=100_000)
+        in_bfloat16(tmp_path / name)
+        found = import_hf(tmp_path / name)
+        assert any("BF16" in note for note in found.notes)
+        read[name] = TrainedModel(found.model, found.params, found.vocabulary, Lineage("x"))
+        batches[name] = random_batch(source.model, 3)
+    report, theirs = hugging_face(tmp_path, {name: {"folder": str(tmp_path / name)} for name in names}, batches)
+    for name in names:
+        assert report[name]["loading"] == {}
+        assert largest(our_logits(read[name], batches[name]), theirs[name]["logits"], batches[name]) <= ATOL, name
+
+
+def in_bfloat16(folder: Path) -> None:
+    """The weights of an export, which must be in shards, rounded to bfloat16."""
+    shards = sorted(folder.glob("model-*-of-*.safetensors"))
+    assert len(shards) > 1
+    for path in shards:
+        rounded = {name: array.astype(ml_dtypes.bfloat16) for name, array in load_file(path).items()}
+        save_file(rounded, path, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"torch_dtype": "bfloat16"}))
 
 
 def golden_cases() -> dict[str, Path]:
@@ -122,8 +178,8 @@ def check_golden(tmp_path: Path, hugging_face, folders: dict[str, Path]) -> None
         write_folder(tmp_path / name, sources[name][0], name="golden")
     _, theirs = hugging_face(tmp_path, {name: {"folder": str(tmp_path / name)} for name in folders}, batches)
     for name, (source, config) in sources.items():
-        to_golden = largest(expected[name], theirs[name], batches[name])
-        to_ours = largest(our_logits(source, batches[name]), theirs[name], batches[name])
+        to_golden = largest(expected[name], theirs[name]["logits"], batches[name])
+        to_ours = largest(our_logits(source, batches[name]), theirs[name]["logits"], batches[name])
         print(f"{name}: transformers differs from T5X by {to_golden:.1e}, from us by {to_ours:.1e}")
         assert to_golden <= config["tolerances"]["logits_atol"], name
         assert to_ours <= ATOL, name
