@@ -10,7 +10,7 @@ import numpy as np
 from spanloom.conversion import t5x_checkpoint, t5x_gin, t5x_vocabulary
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import Found
-from spanloom.conversion.hf_weights import finite
+from spanloom.conversion.weights import finite
 from spanloom.conversion.t5x_architecture import architecture
 from spanloom.conversion.t5x_checkpoint import T5XCheckpoint
 from spanloom.conversion.t5x_gin import GinFacts

@@ -9,7 +9,7 @@ from tiny_training import tiny_run
 
 from spanloom.cli.main import main
 from spanloom.conversion.convert import model_from_hf
-from spanloom.conversion.parity import different_weights
+from same_weights import different_weights
 from spanloom.conversion.t5x import open_t5x
 from spanloom.conversion.t5x_places import Layout
 from spanloom.model.params import declare, initialize

@@ -18,7 +18,7 @@ from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.flax_file import pytorch_name
 from spanloom.conversion.hf_files import open_weights
 from spanloom.conversion.huggingface import Imported, import_hf
-from spanloom.conversion.parity import different_weights
+from same_weights import different_weights
 from spanloom.conversion.t5x_names import from_t5x
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.model.params import unflatten

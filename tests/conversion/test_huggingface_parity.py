@@ -12,8 +12,9 @@ from golden_data import golden_dir
 
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.conversion.huggingface import import_hf, write_folder
-from spanloom.conversion.parity import different_weights
+from same_weights import different_weights
 from spanloom.conversion.t5x_names import from_t5x, model_settings, to_t5x
+from spanloom.conversion.stored_model import as_stored
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.model.params import flatten, unflatten
 from spanloom.model.t5 import forward
@@ -119,7 +120,7 @@ def check_golden(tmp_path: Path, hugging_face, folders: dict[str, Path]) -> None
             expected[name] = arrays["padded/logits"]
         (tmp_path / name).mkdir()
         # not through convert_to_hf: golden models may have fewer rows than any vocabulary has ids
-        write_folder(tmp_path / name, sources[name][0], name="golden")
+        write_folder(tmp_path / name, as_stored(sources[name][0]), name="golden")
     _, theirs = hugging_face(tmp_path, {name: {"folder": str(tmp_path / name)} for name in folders}, batches)
     for name, (source, config) in sources.items():
         to_golden = largest(expected[name], theirs[name], batches[name])
