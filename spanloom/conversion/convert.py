@@ -234,9 +234,7 @@ def _check(source: StoredModel) -> None:
         )
 
 
-def _compare(
-    source: StoredModel, written: StoredModel, dtype: Dtype, done: Callable[[int], None]
-) -> tuple[float, int]:
+def _compare(source: StoredModel, written: StoredModel, dtype: Dtype, done: Callable[[int], None]) -> tuple[float, int]:
     """Largest difference of log-probabilities, and of how many tokens."""
     wrong = parity.different_weights(source.weights, written.weights, dtype, done)
     if source.memory and written.memory:

@@ -237,6 +237,7 @@ def _describe(source: "StoredModel", vocabulary: Vocabulary, files: list[str]) -
 
 
 def spiece_content(vocabulary: Vocabulary) -> bytes | None:
+    """The SentencePiece model of a vocabulary; None for bytes. ConversionError where it cannot be read."""
     if not isinstance(vocabulary, SentencePiece):
         return None
     try:

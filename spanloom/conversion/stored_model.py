@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from spanloom.conversion.t5x_places import Layout
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.conversion.weights import Weight, Weights, in_memory, read_all
 from spanloom.settings.model import Model
@@ -54,10 +55,8 @@ class StoredModel:
     """The folder it is in, which is not to be written over."""
     memory: Memory | None = None
     """Its optimizer's memory, where it has one that can go on elsewhere."""
-    scanned: bool = False
-    """Whether T5X had all layers of a stack in one array, and is to have it so again."""
-    heads_apart: bool = False
-    """Whether T5X had an axis of its own for the heads."""
+    layout: Layout | None = None
+    """How T5X had laid it out, where it comes from there."""
     notes: tuple[str, ...] = ()
     """What the user should know: decisions taken and why."""
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from conversion.conftest import random_batch, random_params
 from golden_data import golden_dir
+from same_weights import different_weights
 
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.conversion.huggingface import import_hf, write_folder
-from same_weights import different_weights
-from spanloom.conversion.t5x_names import from_t5x, model_settings, to_t5x
 from spanloom.conversion.stored_model import as_stored
+from spanloom.conversion.t5x_names import from_t5x, model_settings, to_t5x
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.model.params import flatten, unflatten
 from spanloom.model.t5 import forward
