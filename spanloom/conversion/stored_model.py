@@ -28,10 +28,15 @@ class Memory:
 
     count: int
     """Steps that it had counted."""
-    rules: Literal["heuristic", "logical"]
-    """How its second moments are factored, as `Adafactor.factor_rules` has it."""
+    rules: Literal["heuristic", "logical", "mixed"]
+    """How its second moments are factored, as `Adafactor.factor_rules` has it; mixed: as it has it not."""
     slots: Mapping[str, Mapping[str, Slot]]
     """v_row, v_col, v and m, each by our name of the parameters that have it."""
+
+    @property
+    def momentum(self) -> bool:
+        """Whether there is momentum."""
+        return bool(self.slots["m"])
 
     @property
     def weights(self) -> dict[str, Weight]:

@@ -9,7 +9,7 @@ from spanloom.conversion import t5x_checkpoint, t5x_gin, t5x_vocabulary
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import Found
 from spanloom.conversion.huggingface import read_lineage
-from spanloom.conversion.stored_model import StoredModel
+from spanloom.conversion.stored_model import Memory, StoredModel
 from spanloom.conversion.t5x_architecture import architecture
 from spanloom.conversion.t5x_checkpoint import T5XCheckpoint
 from spanloom.conversion.t5x_gin import GinFacts
@@ -65,6 +65,10 @@ class OpenedT5X:
         """The weights, none of which has been read."""
         return weights_of(self.model, self.layout, self.checkpoint.weights)
 
+    def memory(self) -> Memory | None:
+        """What its optimizer had in memory, unread; None where that is no Adafactor's, or there is none."""
+        return None if self.kept is None else memory_of(self.model, self.kept, self.checkpoint.step)
+
     def params(self) -> T5:
         """The weights, NumPy float32. Raises ConversionError for what is damaged, NaN or infinite."""
         return read_all(self.model, self.weights())
@@ -111,15 +115,14 @@ def stored_t5x(path: str | Path, which: str = "last", vocabulary: str | None = N
     found = opened.vocabulary(vocabulary)
     if found is None:
         raise t5x_vocabulary.missing(opened.checkpoint.path, opened.model.vocab_size)
-    place, kept, notes = opened.checkpoint.path, opened.kept, opened.notes
-    memory = None if kept is None else memory_of(opened.model, kept, opened.checkpoint.step)
-    if kept is not None and memory is None:
-        notes = (*notes, "its optimizer factors as none of Spanloom's does, so that it cannot go on: weights alone")
+    place, notes = opened.checkpoint.path, opened.notes
     if found.note:
         notes = (*notes, found.note)
     mark = t5x_vocabulary.mark_of(place)
     lineage = read_lineage(mark.parent) if mark else Lineage(str(place.resolve()), step=opened.checkpoint.step)
-    return StoredModel(opened.model, opened.weights(), found.vocabulary, lineage, place, memory, opened.layout, notes)
+    return StoredModel(
+        opened.model, opened.weights(), found.vocabulary, lineage, place, opened.memory(), opened.layout, notes
+    )
 
 
 def _as_configured(model: Model, gin: GinFacts | None) -> tuple[Model, tuple[str, ...]]:

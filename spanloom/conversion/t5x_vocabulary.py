@@ -30,7 +30,7 @@ def find_vocabulary(path: Path, weights: dict[str, Stored], gin: GinFacts | None
     """
     rows = weights[_EMBEDDING].shape[0]
     if mark := mark_of(path):
-        return Found(_recorded(mark, rows))
+        return Found(recorded(mark, rows))
     if rows == _BYTE_ROWS:
         return _bytes(weights)
     for name in gin.vocabulary_files if gin else ():
@@ -52,7 +52,8 @@ def _folders(path: Path) -> tuple[Path, ...]:
     return (path, path.parent) if path.is_dir() else (path.parent,)
 
 
-def _recorded(mark: Path, rows: int) -> Vocabulary:
+def recorded(mark: Path, rows: int) -> Vocabulary:
+    """The vocabulary that an export of ours names, its SentencePiece model beside it. ConversionError where damaged."""
     try:
         vocabulary: Vocabulary = from_json(read_json(mark).get("vocabulary"), Vocabulary)
     except SettingsError as error:

@@ -26,10 +26,8 @@ def weights_of(model: Model, layout: Layout, arrays: Mapping[str, Stored]) -> di
     return {name: _weight(specs[name].shape, specs[name].axes, parts) for name, parts in found.items()}
 
 
-def memory_of(model: Model, kept: Kept, step: int) -> Memory | None:
-    """What an Adafactor of T5X had in memory; None where it is factored in a way that none of ours is."""
-    if kept.rules == "mixed":
-        return None
+def memory_of(model: Model, kept: Kept, step: int) -> Memory:
+    """What an Adafactor of T5X had in memory."""
     specs = flatten(declare(model))
     slots: dict[str, dict[str, Slot]] = {}
     for slot, names in kept.slots.items():

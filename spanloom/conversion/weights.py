@@ -128,11 +128,15 @@ def _finite_in(block: np.ndarray) -> int:
 
 def read_all(model: Model, weights: Weights) -> T5:
     """All of a model's weights in memory, NumPy float32. ConversionError names one that holds NaN or infinity."""
-    flat = {name: np.empty(spec.shape, np.float32) for name, spec in flatten(declare(model)).items()}
-    for name, layer in parts(weights):
-        array = checked(weights[name], layer, "float32")
-        (flat[name] if layer is None else flat[name][layer])[...] = array
-    return unflatten(model, flat)
+    return unflatten(model, {name: read_whole(weights[name]) for name in flatten(declare(model))})
+
+
+def read_whole(weight: Weight) -> np.ndarray:
+    """All layers of one weight in memory, NumPy float32. ConversionError where it holds NaN or infinity."""
+    array = np.empty(weight.shape, np.float32)
+    for layer in weight.parts:
+        array[... if layer is None else layer] = checked(weight, layer, "float32")
+    return array
 
 
 def in_memory(params: T5, origin: str) -> dict[str, Weight]:

@@ -32,6 +32,11 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
         return settings.model, settings.vocabulary
     if kind == "t5x":
         return _of_t5x(path)
+    if kind == "converted":
+        from spanloom.conversion.converted import open_converted
+
+        stored = open_converted(path)
+        return stored.model, stored.vocabulary
     from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
     from spanloom.training.facts import read_facts, vocabulary_inside
 
