@@ -5,15 +5,15 @@
     spanloom train ro_t5 --hub someone/corpus --vocabulary ro/spiece.model --model t5_1_1_large --out runs/ro_large
     spanloom train ro_t5 --text 'ro/*.jsonl.gz' --start mt5_base/checkpoint_1000000 --out runs/ro_mt5
 
-The values of dumitrescustefan/t5x_models: 128 sequences of 512 tokens, 15 % masked in spans of 3, no dropout, Adafactor
-at 1 / sqrt(max(step, 10,000)), for mT5 at 0.4 of that from step 1,000,000 on with the checkpoint's own state; 2,000,000
-steps from scratch, 1,000,000 more of mT5. Targets have the 114 tokens that such spans come to, where the original had
-256 or 512, most of them padding. A data set of the Hub is streamed, and a run that was stopped goes on with the example
-that it was at, however it was split among hosts. `spanloom convert runs/ro_base exported --to hf --which STEP` exports
-any checkpoint that is kept.
+The values of dumitrescustefan/t5x_models: 128 sequences of 512 tokens, 15 % masked in spans of 3, no dropout,
+Adafactor at 1 / sqrt(max(step, 10,000)), for mT5 at 0.4 of that from step 1,000,000 on with the checkpoint's own state;
+2,000,000 steps from scratch, 1,000,000 more of mT5. Targets have the 114 tokens that such spans come to, where the
+original had 256 or 512, most of them padding. A data set of the Hub is streamed, and a stopped run goes on with
+the example that it was at, however it was split among hosts. `spanloom convert runs/ro_base exported --to hf --which
+STEP` exports any checkpoint that is kept.
 
-Hardware: base on a v4-8, large on a v4-32, as there. Cost of base, counted and not measured: 5.7e13 FLOPs a step, 1.1e20
-in all. The original states no loss; nobody has run these defaults to their end with Spanloom.
+Hardware: base on a v4-8, large on a v4-32, as there. Cost of base, counted and not measured: 5.7e13 FLOPs a step,
+1.1e20 in all. The original states no loss; nobody has run these defaults to their end with Spanloom.
 """
 
 from dataclasses import replace
@@ -47,7 +47,7 @@ def recipe(
     """The run.
 
     Args:
-      text: Files or globs: .txt, .jsonl, .csv, .tsv, .parquet; plain or .gz, .zst, .bz2, .xz. It or --hub must be given.
+      text: Files or globs: .txt, .jsonl, .csv, .tsv, .parquet; plain or compressed. It or --hub must be given.
       hub: A data set of the Hugging Face Hub with a column "text" and splits train and validation, streamed.
       vocabulary: A SentencePiece model file, such as `vocab train` makes; unset: that of --start.
       model: Its size, from scratch (unset: base); with --start it is that of the checkpoint.
