@@ -56,14 +56,14 @@ def main(argv: Sequence[str]) -> int:
 
         repository = hub_push.Repository(chosen.push, chosen.private, chosen.branch, chosen.overwrite)
         hub_push.check_access(repository)  # before hours of conversion
-    from spanloom.conversion.convert import convert_to_hf
+    from spanloom.conversion.convert import HUGGING_FACE, convert
     from spanloom.training.read_model import read_model
 
     source = read_model(Path(chosen.source), chosen.which, chosen.vocabulary)
     if repository is not None:
         hub_push.check_content(repository, source.lineage)
-    report = convert_to_hf(
-        source, chosen.destination, overwrite=chosen.overwrite, name=chosen.push, progress=print
+    report = convert(
+        source, chosen.destination, HUGGING_FACE, overwrite=chosen.overwrite, name=chosen.push, progress=print
     )
     print(report.describe())
     if repository is not None:

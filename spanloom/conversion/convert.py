@@ -1,21 +1,66 @@
 """Conversion as one safe act: check, write beside the destination, read back, compare, and only then put in place."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from spanloom.conversion import huggingface, parity
+from spanloom.conversion import huggingface, parity, streamed
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
-from spanloom.conversion.huggingface import CONFIG_NAME, Imported, import_hf, read_lineage
+from spanloom.conversion.huggingface import open_hf, read_lineage
 from spanloom.conversion.staging import check_destination, staged
+from spanloom.conversion.stored_model import StoredModel, as_stored
 from spanloom.conversion.trained_model import TrainedModel
-from spanloom.model.params import declare, flatten, num_params
+from spanloom.conversion.weights import Dtype, Weights, written_type
+from spanloom.model.params import declare, flatten
 from spanloom.vocabularies.build import build
+
+FEW_PARAMS = 500_000_000
+"""Up to so many all of the fixed sentences are read to a model, above the first alone: a CPU takes minutes for it."""
+WHOLE_BYTES = 1 << 31
+"""Up to so many bytes a model is run whose layers cannot be read one by one."""
+
+Watch = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""Shows how far something is: called with what is counted and how many there are, it gives what counts them."""
 
 
 class ParityError(RuntimeError):
     """What was written does not say what the source says; nothing was put in place."""
+
+
+@contextlib.contextmanager
+def unwatched(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Shows nothing."""
+    yield lambda count: None
+
+
+@dataclass(frozen=True)
+class Output:
+    """How a model is to be written."""
+
+    name: str
+    """What the destination is called."""
+    dtype: Dtype = "float32"
+    """In what its weights are."""
+    max_shard_bytes: int | None = None
+    """Largest file of weights, where the format has several; None: as is usual for it."""
+    done: Callable[[int], None] = field(default=lambda count: None)
+    """Told how many numbers were written."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that models are written in."""
+
+    name: str
+    """What it is called."""
+    write: Callable[[Path, StoredModel, Output], tuple[str, ...]]
+    """Write a model into an empty folder; gives what the user should know of it. ValueError for one that the format
+    cannot express, before anything is written."""
+    read: Callable[[Path], StoredModel]
+    """Open what was written."""
 
 
 @dataclass(frozen=True)
@@ -29,64 +74,146 @@ class Report:
     num_params: int
     """Numbers in the model."""
     num_tokens: int
-    """Target tokens of the fixed sentences."""
+    """Target tokens of the fixed sentences; 0 where they were not read to the models."""
     largest_difference: float
     """Largest difference of their log-probabilities, source against what was written."""
     notes: tuple[str, ...]
     """What the user should know."""
+    rounded: bool = False
+    """Whether the source has more bits than were written: then it is its rounded weights that were compared."""
+    num_slots: int = 0
+    """Numbers of the optimizer's memory, which were written and compared, too."""
 
     def describe(self) -> str:
         """The report as lines for a terminal."""
         size = sum(self.files.values()) / 2**20
+        ours = " to those of the source rounded to bfloat16" if self.rounded else ""
+        memory = f"; so is the optimizer's memory ({self.num_slots:,} numbers)" if self.num_slots else ""
+        said = (
+            f"log-probabilities of {self.num_tokens} tokens differ by at most {self.largest_difference:.1e} "
+            f"(allowed {parity.TOLERANCE:.0e})"
+            if self.num_tokens
+            else "log-probabilities were not computed: the source keeps all layers in one piece, too large to be read "
+            "again for every layer"
+        )
         lines = [
             f"wrote {self.dst}: {self.num_params:,} parameters, {len(self.files)} files, {size:,.1f} MiB",
-            f"parity: weights equal to the last bit; log-probabilities of {self.num_tokens} tokens differ by at most "
-            f"{self.largest_difference:.1e} (allowed {parity.TOLERANCE:.0e})",
+            f"parity: weights equal{ours} to the last bit{memory}; {said}",
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
 def convert_to_hf(
-    source: TrainedModel,
+    source: TrainedModel | StoredModel,
     dst: str | Path,
     *,
     overwrite: bool = False,
     max_shard_bytes: int | None = None,
+    dtype: Dtype = "float32",
+    progress: Callable[[str], None] = lambda line: None,
+    watch: Watch = unwatched,
+) -> Report:
+    """Write a Hugging Face folder, as `convert` does."""
+    return convert(
+        source,
+        dst,
+        HUGGING_FACE,
+        overwrite=overwrite,
+        max_shard_bytes=max_shard_bytes,
+        dtype=dtype,
+        progress=progress,
+        watch=watch,
+    )
+
+
+def convert(
+    source: TrainedModel | StoredModel,
+    dst: str | Path,
+    form: Format,
+    *,
+    overwrite: bool = False,
+    max_shard_bytes: int | None = None,
+    dtype: Dtype = "float32",
     name: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
+    watch: Watch = unwatched,
 ) -> Report:
-    """Write a Hugging Face folder and check it before it is put in place.
+    """Write a model in another format and check it before it is put in place; one layer is in memory at a time.
 
-    What was written is read back: weights must be equal to the last bit, the sentinels the same, and log-probabilities
-    of fixed sentences within 1e-4. The card's example calls the model `name`, or as the folder is. An earlier export in `dst` is replaced, one of another run only with `overwrite`.
-    Raises ConversionError for a destination that must not be written and ValueError for a model that Hugging Face
-    cannot express, both before anything is written; ParityError if the check fails; then, and after any other error or
-    kill, `dst` is as it was.
+    What was written is read back: weights (and the optimizer's memory, where it is written) must be equal to the last
+    bit, the sentinels the same, and log-probabilities of fixed sentences within 1e-4, computed layer by layer. In
+    bfloat16 it is the source's rounded weights that are compared. `name` is what the model will be called where it is
+    told how to use it; unset: the folder's. An earlier export in `dst` is replaced, one of
+    another run only with `overwrite`. Raises ConversionError for a destination that must not be written and ValueError
+    for a model that the format cannot express, both before anything is written; ConversionError, too, for weights that
+    are damaged, NaN or infinite; ParityError if the check fails; then, and after any other error or kill, `dst` is as
+    it was.
     """
     dst = Path(dst)
+    source = source if isinstance(source, StoredModel) else as_stored(source)
     _check(source)
-    if source.folder is not None and source.folder.resolve() == dst.resolve():
+    if source.folder is not None and dst.resolve() in (source.folder.resolve(), *source.folder.resolve().parents):
         raise ConversionError(dst, "is the source itself; name another folder")
     check_destination(dst)
     if not overwrite:
         _refuse_other_model(dst, source)
+    slots = sum(weight.size for weight in source.memory.weights.values()) if source.memory else 0
     with staged(dst) as folder:
-        progress(f"writing {dst}")
-        huggingface.write_folder(folder, source, name=name or dst.name, max_shard_bytes=max_shard_bytes)
-        progress("reading it back and comparing log-probabilities")
-        written = import_hf(folder)
-        difference, num_tokens = _compare(source, written)
-        files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-    return Report(dst, files, num_params(source.params), num_tokens, difference, written.notes)
+        progress(f"writing {dst}, {form.name}")
+        with watch("numbers written", source.num_params) as done:
+            notes = form.write(folder, source, Output(name or dst.name, dtype, max_shard_bytes, done))
+        progress("reading it back and comparing every weight and log-probabilities")
+        written = form.read(folder)
+        with watch("numbers compared", source.num_params) as done:
+            difference, num_tokens = _compare(source, written, dtype, done)
+        files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in _files(folder)}
+    rounded = any(weight.dtype != written_type(weight.dtype, dtype) == "bfloat16" for weight in source.weights.values())
+    notes = (*source.notes, *notes, *written.notes)
+    return Report(
+        dst,
+        files,
+        source.num_params,
+        num_tokens,
+        difference,
+        tuple(dict.fromkeys(notes)),
+        rounded,
+        slots if written.memory else 0,
+    )
 
 
 def model_from_hf(folder: str | Path) -> TrainedModel:
+    """A Hugging Face folder as a model in memory."""
+    return stored_hf(folder).load()
+
+
+def stored_hf(folder: str | Path) -> StoredModel:
     """A Hugging Face folder as the source of a conversion."""
-    read = import_hf(folder)
-    return TrainedModel(read.model, read.params, read.vocabulary, read_lineage(folder), folder=Path(folder))
+    opened = open_hf(folder)
+    found = opened.settings
+    lineage = read_lineage(folder)
+    return StoredModel(found.model, opened.weights, found.vocabulary, lineage, Path(folder), notes=found.notes)
 
 
-def _refuse_other_model(dst: Path, source: TrainedModel) -> None:
+def _write_hf(folder: Path, source: StoredModel, output: Output) -> tuple[str, ...]:
+    huggingface.write_folder(
+        folder,
+        source,
+        name=output.name,
+        max_shard_bytes=output.max_shard_bytes,
+        dtype=output.dtype,
+        done=output.done,
+    )
+    return ("the optimizer's memory is left out: Hugging Face's folders have weights alone",) if source.memory else ()
+
+
+HUGGING_FACE = Format("a Hugging Face folder", _write_hf, stored_hf)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _refuse_other_model(dst: Path, source: StoredModel) -> None:
     if not (dst / MARK_NAME).is_file():
         return
     there, here = read_lineage(dst).home, source.lineage.home
@@ -96,10 +223,9 @@ def _refuse_other_model(dst: Path, source: TrainedModel) -> None:
         )
 
 
-def _check(source: TrainedModel) -> None:
-    weights = flatten(source.params)
+def _check(source: StoredModel) -> None:
     for name, spec in flatten(declare(source.model)).items():
-        shape = tuple(weights[name].shape)
+        shape = source.weights[name].shape
         if shape != spec.shape:
             raise ValueError(f"{name} has shape {shape}, but the model's settings call for {spec.shape}")
     size = build(source.vocabulary).size
@@ -110,20 +236,36 @@ def _check(source: TrainedModel) -> None:
         )
 
 
-def _compare(source: TrainedModel, written: Imported) -> tuple[float, int]:
-    if wrong := parity.different_weights(source.params, written.params):
+def _compare(source: StoredModel, written: StoredModel, dtype: Dtype, done: Callable[[int], None]) -> tuple[float, int]:
+    """Largest difference of log-probabilities, and of how many tokens."""
+    wrong = parity.different_weights(source.weights, written.weights, dtype, done)
+    if source.memory and written.memory:
+        if source.memory.count != written.memory.count:
+            wrong.append("the optimizer's count of steps")
+        wrong += parity.different_weights(source.memory.weights, written.memory.weights)
+    if wrong:
         raise ParityError(f"weights read back differ from the source's: {', '.join(wrong[:3])} ({len(wrong)} in all)")
     before, after = build(source.vocabulary), build(written.vocabulary)
     if before.sentinels != after.sentinels:
         raise ParityError(f"sentinels read back are {after.sentinels[:3]}..., the source's {before.sentinels[:3]}...")
-    batch = parity.examples(after)
-    if any((parity.examples(before)[name] != batch[name]).any() for name in batch):
+    count = len(parity.SENTENCES) if source.num_params <= FEW_PARAMS else 1
+    batch = parity.examples(after, count)
+    if any((parity.examples(before, count)[name] != batch[name]).any() for name in batch):
         raise ParityError("the vocabulary read back gives other ids than the source's")
-    expected = parity.log_probabilities(source.model, source.params, batch)
-    difference = parity.largest_difference(expected, parity.log_probabilities(written.model, written.params, batch))
+    if not (_can_run(source.weights) and _can_run(written.weights)):
+        return 0.0, 0
+    expected = streamed.log_probabilities(source.model, source.weights, batch, dtype)
+    found = streamed.log_probabilities(written.model, written.weights, batch)
+    difference = parity.largest_difference(expected, found)
     if not difference <= parity.TOLERANCE:
         raise ParityError(
             f"log-probabilities of the fixed sentences differ by {difference:.2e} from the source's, more than "
-            f"{parity.TOLERANCE:.0e}; {CONFIG_NAME} and {MARK_NAME} do not describe this model. Please report it"
+            f"{parity.TOLERANCE:.0e}; {huggingface.CONFIG_NAME} and {MARK_NAME} do not describe this model. Please "
+            "report it"
         )
     return difference, len(expected)
+
+
+def _can_run(weights: Weights) -> bool:
+    whole = sum(4 * weight.size for weight in weights.values() if not weight.read_alone)
+    return whole <= WHOLE_BYTES

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Literal
 
 from spanloom.conversion.errors import ConversionError
-from spanloom.settings.run_layout import CHECKPOINTS, RUN_FILE, is_checkpoint, is_run_directory
+from spanloom.settings.run_layout import CHECKPOINTS, RUN_FILE, is_checkpoint, is_converted, is_run_directory
 
-Kind = Literal["run", "checkpoint", "huggingface", "t5x"]
+Kind = Literal["run", "checkpoint", "converted", "huggingface", "t5x"]
 KINDS: dict[Kind, str] = {
     "run": "a Spanloom run directory",
     "checkpoint": "a Spanloom checkpoint",
+    "converted": "a model converted by Spanloom",
     "huggingface": "a Hugging Face folder",
     "t5x": "a checkpoint of T5X or Mesh TensorFlow",
 }
@@ -39,6 +40,8 @@ def detect(path: str | Path) -> Kind:
         return "checkpoint"
     if is_run_directory(path):
         return "run"
+    if is_converted(path):
+        return "converted"
     if (path / "config.json").is_file():
         return "huggingface"
     if _is_t5x(path):

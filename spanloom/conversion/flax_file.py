@@ -38,13 +38,17 @@ class FlaxTensor:
         """PyTorch's shape."""
         return self.stored.shape[::-1] if self.transposed else self.stored.shape
 
+    def look(self) -> np.ndarray:
+        """The tensor in the type it is stored in."""
+        return self._turned((self.stored.look or self.stored.read)())
+
     def load(self) -> np.ndarray:
         """The tensor as float32."""
         return self._turned(self.stored.read()).astype(np.float32)
 
     def load_rows(self, first: int, last: int) -> np.ndarray:
         """Rows first..last-1 of a matrix as float32."""
-        return self._turned((self.stored.look or self.stored.read)())[first:last].astype(np.float32)
+        return self.look()[first:last].astype(np.float32)
 
     def _turned(self, array: np.ndarray) -> np.ndarray:
         return array.T if self.transposed else array

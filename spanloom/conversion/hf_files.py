@@ -24,6 +24,9 @@ class WeightTensor(Protocol):
     def shape(self) -> tuple[int, ...]:
         """Size of each axis."""
 
+    def look(self) -> np.ndarray:
+        """The tensor in the type it is stored in; of a file's view only that is read which is used."""
+
     def load(self) -> np.ndarray:
         """The tensor as float32."""
 

@@ -1,65 +1,74 @@
-"""Weights in a Hugging Face folder: written as float32 safetensors, read back as our parameters."""
+"""Weights in a Hugging Face folder: written as safetensors, read back as our parameters, tensor by tensor."""
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from spanloom.conversion import hf_names, safetensors_file
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_files import WeightTensor
-from spanloom.conversion.hf_names import Tensor
-from spanloom.model.params import T5, declare, flatten, unflatten
+from spanloom.conversion.safetensors_write import Tensor, write_file
+from spanloom.conversion.weights import Dtype, Weight, Weights, checked, read_all, written_type
+from spanloom.model.params import T5, declare, flatten
 from spanloom.settings.model import Model
 
 MAX_SHARD_BYTES = 5 * 10**9
 _METADATA = {"format": "pt"}  # transformers refuses a file without it
+_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
-def write_weights(folder: Path, model: Model, params: T5, max_shard_bytes: int = MAX_SHARD_BYTES) -> None:
-    """Write model.safetensors, or shards of at most `max_shard_bytes` and their index, float32."""
-    flat = flatten(params)
-    shards = list(_shards(hf_names.tensors(model), max_shard_bytes))
+def write_weights(
+    folder: Path,
+    model: Model,
+    weights: Weights,
+    max_shard_bytes: int = MAX_SHARD_BYTES,
+    dtype: Dtype = "float32",
+    done: Callable[[int], None] = lambda count: None,
+) -> None:
+    """Write model.safetensors, or shards of at most `max_shard_bytes` and their index.
+
+    One tensor is in memory at a time. `done` is told how many numbers were written. Raises ConversionError, naming the
+    tensor, where the source holds NaN or infinity.
+    """
+    tensors = [_tensor(weights[tensor.ours], tensor, dtype) for tensor in hf_names.tensors(model)]
+    shards = list(_shards(tensors, max_shard_bytes))
     if len(shards) == 1:
-        _write(folder / safetensors_file.SINGLE_NAME, flat, shards[0])
+        _write(folder / safetensors_file.SINGLE_NAME, shards[0], done)
         return
     weight_map: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
         name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        _write(folder / name, flat, shard)
+        _write(folder / name, shard, done)
         weight_map |= {tensor.name: name for tensor in shard}
-    total = sum(_num_bytes(tensor) for shard in shards for tensor in shard)
+    total = sum(tensor.num_bytes for tensor in tensors)
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}
     (folder / safetensors_file.INDEX_NAME).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _tensor(weight: Weight, tensor: hf_names.Tensor, dtype: Dtype) -> Tensor:
+    def read() -> np.ndarray:
+        array = checked(weight, tensor.layer, dtype)
+        return array.T if tensor.transposed else array
+
+    return Tensor(tensor.name, written_type(weight.dtype, dtype), tensor.shape, read)
 
 
 def _shards(tensors: list[Tensor], limit: int) -> Iterator[list[Tensor]]:
     shard: list[Tensor] = []
     size = 0
     for tensor in tensors:
-        if shard and size + _num_bytes(tensor) > limit:
+        if shard and size + tensor.num_bytes > limit:
             yield shard
             shard, size = [], 0
         shard.append(tensor)
-        size += _num_bytes(tensor)
+        size += tensor.num_bytes
     yield shard
 
 
-def _write(path: Path, flat: Mapping[str, np.ndarray], shard: list[Tensor]) -> None:
-    save_file({tensor.name: _theirs(flat[tensor.ours], tensor) for tensor in shard}, path, metadata=_METADATA)
-    path.chmod(path.parent.stat().st_mode & 0o666)  # save_file lets nobody else read
-
-
-def _theirs(array: np.ndarray, tensor: Tensor) -> np.ndarray:
-    part = np.asarray(array if tensor.layer is None else array[tensor.layer], np.float32)
-    return np.ascontiguousarray(part.T if tensor.transposed else part)
-
-
-def _num_bytes(tensor: Tensor) -> int:
-    return 4 * math.prod(tensor.shape)
+def _write(path: Path, shard: list[Tensor], done: Callable[[int], None]) -> None:
+    write_file(path, shard, _METADATA, done)
 
 
 def check_entries(entries: Mapping[str, WeightTensor], model: Model, folder: Path, ignored: set[str]) -> None:
@@ -79,25 +88,35 @@ def check_entries(entries: Mapping[str, WeightTensor], model: Model, folder: Pat
         )
 
 
+def weights_of(entries: Mapping[str, WeightTensor], model: Model) -> dict[str, Weight]:
+    """Checked tensors as our weights, none of which has been read."""
+    theirs: dict[str, list[hf_names.Tensor]] = {}
+    for tensor in hf_names.tensors(model):
+        theirs.setdefault(tensor.ours, []).append(tensor)
+    shapes = {name: spec.shape for name, spec in flatten(declare(model)).items()}
+    return {name: _weight(shapes[name], entries, tensors) for name, tensors in theirs.items()}
+
+
+def _weight(shape: tuple[int, ...], entries: Mapping[str, WeightTensor], tensors: list[hf_names.Tensor]) -> Weight:
+    stacked = tensors[0].layer is not None
+
+    def read(layer: int | None) -> np.ndarray:
+        tensor = tensors[layer or 0]
+        array = entries[tensor.name].look()
+        return array.T if tensor.transposed else array
+
+    def place(layer: int | None) -> tuple[str, Path]:
+        name = tensors[layer or 0].name
+        return name, entries[name].file
+
+    # a stack that is bfloat16 in some layers only is not: widening loses nothing
+    kinds = {_TYPES[entries[tensor.name].dtype] for tensor in tensors}
+    return Weight(shape, len(tensors) if stacked else None, kinds.pop() if len(kinds) == 1 else "float32", read, place)
+
+
 def read_params(entries: Mapping[str, WeightTensor], model: Model) -> T5:
     """Our parameters, NumPy float32, from checked tensors. ConversionError names one that holds NaN or infinity."""
-    flat = {name: np.empty(spec.shape, np.float32) for name, spec in flatten(declare(model)).items()}
-    for tensor in hf_names.tensors(model):
-        array = finite(entries[tensor.name].load(), tensor.name, entries[tensor.name].file)
-        destination = flat[tensor.ours] if tensor.layer is None else flat[tensor.ours][tensor.layer]
-        destination[...] = array.T if tensor.transposed else array
-    return unflatten(model, flat)
-
-
-def finite(array: np.ndarray, name: str, file: Path) -> np.ndarray:
-    """The array itself. Raises ConversionError where it holds NaN or infinity, with what that comes from."""
-    if count := array.size - np.count_nonzero(np.isfinite(array)):
-        raise ConversionError(
-            file,
-            f"{name} holds {count:,} of {array.size:,} numbers that are NaN or infinite: such a model writes nothing. "
-            "Its training went wrong, or it was saved in float16, which overflows: take another copy",
-        )
-    return array
+    return read_all(model, weights_of(entries, model))
 
 
 def _some(names: list[str], limit: int = 3) -> str:

@@ -5,7 +5,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,9 @@ from spanloom.settings.serialize import from_json, to_json
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 
 if TYPE_CHECKING:  # parameters are jax pytrees
-    from spanloom.conversion.trained_model import Lineage, TrainedModel
+    from spanloom.conversion.stored_model import StoredModel
+    from spanloom.conversion.trained_model import Lineage
+    from spanloom.conversion.weights import Dtype, Weights
     from spanloom.model.params import T5
 
 CONFIG_NAME = "config.json"
@@ -37,6 +39,18 @@ class Settings:
     """Vocabulary, its SentencePiece path inside the folder."""
     notes: tuple[str, ...]
     """What a user should know: decisions taken and why."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A Hugging Face folder whose every tensor is accounted for."""
+
+    settings: Settings
+    """Architecture and vocabulary."""
+    weights: "Weights"
+    """Its weights, unread."""
+    types: frozenset[str]
+    """The types they are stored in, by safetensors' names."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +81,18 @@ def import_hf(folder: str | Path) -> Imported:
     float16 and bfloat16 weights are widened to float32. Raises ConversionError, naming the file and the tensor, where
     anything is missing, cut short, left over, of another shape than config.json says, NaN or infinite.
     """
+    from spanloom.conversion.weights import read_all
+
+    opened = open_hf(folder)
+    low = sorted({name for name in opened.types if name not in ("F32", "F64")})
+    widened = (f"weights stored as {', '.join(low)} were widened to float32",) if low else ()
+    settings = opened.settings
+    params = read_all(settings.model, opened.weights)
+    return Imported(settings.model, params, settings.vocabulary, (*settings.notes, *widened))
+
+
+def open_hf(folder: str | Path) -> Opened:
+    """Likewise, of whose weights few rows have been read, so that none is known to be NaN or infinite."""
     from spanloom.conversion import hf_weights
 
     folder = Path(folder)
@@ -82,11 +108,8 @@ def import_hf(folder: str | Path) -> Imported:
                 entries[name].file,
                 f"{name} differs from {hf_names.EMBEDDING}: encoder and decoder of a T5 share one embedding",
             )
-    params = hf_weights.read_params(entries, settings.model)
-    notes = list(settings.notes)
-    if low := sorted({entry.dtype for entry in entries.values()} - {"F32", "F64"}):
-        notes.append(f"weights stored as {', '.join(low)} were widened to float32")
-    return Imported(settings.model, params, settings.vocabulary, tuple(notes))
+    types = frozenset(entry.dtype for entry in entries.values())
+    return Opened(settings, hf_weights.weights_of(entries, settings.model), types)
 
 
 def _read_settings(folder: Path) -> tuple[Settings, dict[str, WeightTensor]]:
@@ -102,7 +125,7 @@ def _read_settings(folder: Path) -> tuple[Settings, dict[str, WeightTensor]]:
     model = dataclasses.replace(model, tie_embeddings=tied)
     model = dataclasses.replace(model, name=published_name(model))
     found = read_vocabulary(folder, config, entries)
-    eos_id = hf_tokenizer.eos_id(found.vocabulary, _spiece_content(found.vocabulary))
+    eos_id = hf_tokenizer.eos_id(found.vocabulary, spiece_content(found.vocabulary))
     hf_config.check_id(config, path, "eos_token_id", eos_id)
     notes = tuple(note for note in (tie_note, found.note) if note)
     return Settings(model, found.vocabulary, notes), entries
@@ -139,25 +162,38 @@ def read_lineage(folder: str | Path) -> "Lineage":
         return Lineage(origin=str(Path(folder).resolve()))  # no export of ours, or one of another version
 
 
-def write_folder(folder: Path, source: "TrainedModel", *, name: str, max_shard_bytes: int | None = None) -> None:
-    """Write every file of a Hugging Face model into the empty `folder`; `name` is what it will be called."""
+def write_folder(
+    folder: Path,
+    source: "StoredModel",
+    *,
+    name: str,
+    max_shard_bytes: int | None = None,
+    dtype: "Dtype" = "float32",
+    done: Callable[[int], None] = lambda count: None,
+) -> None:
+    """Write every file of a Hugging Face model into the empty `folder`; `name` is what it will be called.
+
+    `done` is told how many numbers of the weights were written.
+    """
     from spanloom.conversion import hf_weights
     from spanloom.conversion.model_card import CARD_NAME, model_card
-    from spanloom.model.params import num_params
+    from spanloom.conversion.weights import written_type
 
     model, vocabulary = source.model, source.vocabulary
-    spiece_model = _spiece_content(vocabulary)
+    spiece_model = spiece_content(vocabulary)
     if isinstance(vocabulary, SentencePiece):
         vocabulary = resolve(vocabulary)
     eos_id = hf_tokenizer.eos_id(vocabulary, spiece_model)
+    kinds = {written_type(weight.dtype, dtype) for weight in source.weights.values()}
     config = hf_config.to_config(model, hf_tokenizer.tokenizer_class(vocabulary), eos_id)
+    config |= {"torch_dtype": kinds.pop() if len(kinds) == 1 else "float32"}
     card = model_card(
         model,
         vocabulary,
         source.lineage,
         folder=name,
         model_type=config["model_type"],
-        num_params=num_params(source.params),
+        num_params=source.num_params,
     )
     files: dict[str, bytes] = {
         CONFIG_NAME: hf_tokenizer.to_json(config),
@@ -167,12 +203,18 @@ def write_folder(folder: Path, source: "TrainedModel", *, name: str, max_shard_b
     }
     for file, content in files.items():
         (folder / file).write_bytes(content)
-    hf_weights.write_weights(folder, model, source.params, max_shard_bytes or hf_weights.MAX_SHARD_BYTES)
+    limit = max_shard_bytes or hf_weights.MAX_SHARD_BYTES
+    hf_weights.write_weights(folder, model, source.weights, limit, dtype, done)
+    write_mark(folder, source, vocabulary)
+
+
+def write_mark(folder: Path, source: "StoredModel", vocabulary: Vocabulary) -> None:
+    """Write what an export says about itself beside what is in its folder: vocabulary and where it comes from."""
     written = sorted(path.name for path in folder.iterdir())
     (folder / MARK_NAME).write_bytes(hf_tokenizer.to_json(_describe(source, vocabulary, written)))
 
 
-def _describe(source: "TrainedModel", vocabulary: Vocabulary, files: list[str]) -> Mapping[str, Any]:
+def _describe(source: "StoredModel", vocabulary: Vocabulary, files: list[str]) -> Mapping[str, Any]:
     """What an export says about itself: the sentinel convention and where it comes from."""
     lineage = source.lineage
     if isinstance(vocabulary, SentencePiece):
@@ -194,7 +236,8 @@ def _describe(source: "TrainedModel", vocabulary: Vocabulary, files: list[str]) 
     }
 
 
-def _spiece_content(vocabulary: Vocabulary) -> bytes | None:
+def spiece_content(vocabulary: Vocabulary) -> bytes | None:
+    """The SentencePiece model of a vocabulary; None for bytes. ConversionError where it cannot be read."""
     if not isinstance(vocabulary, SentencePiece):
         return None
     try:

@@ -1,14 +1,10 @@
-"""Whether two models say the same: log-probabilities of fixed sentences, token by token."""
+"""Whether two models are the same: every bit of their weights, and what they say to fixed sentences."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable
 
-import jax
 import numpy as np
 
-from spanloom.model.params import T5, flatten
-from spanloom.model.t5 import forward
-from spanloom.settings.model import Model
+from spanloom.conversion.weights import Dtype, Weights, cast, parts, same_bits, written_type
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 TOLERANCE = 1e-4
@@ -22,10 +18,12 @@ SENTENCES = (
 )
 
 
-def examples(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
-    """A batch of the fixed sentences, with two sentinels where the vocabulary has them; int32, padded with 0."""
+def examples(vocabulary: Vocabulary, count: int = len(SENTENCES)) -> dict[str, np.ndarray]:
+    """A batch of so many of the fixed sentences, with two sentinels where the vocabulary has them; int32, padded with
+    0.
+    """
     inputs, targets = [], []
-    for text, answer in SENTENCES:
+    for text, answer in SENTENCES[:count]:
         ids = vocabulary.encode(text).tolist()
         reply = vocabulary.encode(answer).tolist()
         first, second = (*vocabulary.sentinels[:2], vocabulary.unk_id, vocabulary.unk_id)[:2]
@@ -40,16 +38,6 @@ def examples(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
     }
 
 
-def log_probabilities(model: Model, params: T5, batch: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Log-probability of every target token of a batch in float32, (tokens,); padding left out."""
-    config = replace(model, dtype="float32", dropout=0.0, attention="einsum")
-    logits_BxTxV = jax.jit(forward, static_argnums=1)(params, config, dict(batch))
-    log_probs_BxTxV = np.asarray(jax.nn.log_softmax(logits_BxTxV))
-    targets_BxT = batch["decoder_target_tokens"]
-    picked_BxT = np.take_along_axis(log_probs_BxTxV, targets_BxT[..., None], axis=-1)[..., 0]
-    return picked_BxT[targets_BxT > 0]
-
-
 def largest_difference(first: np.ndarray, second: np.ndarray) -> float:
     """Largest absolute difference; values that are not numbers are equal only to their like."""
     if np.array_equal(first, second, equal_nan=True):
@@ -58,18 +46,21 @@ def largest_difference(first: np.ndarray, second: np.ndarray) -> float:
     return float("inf") if np.isnan(difference).any() else float(difference.max())
 
 
-def different_weights(first: T5, second: T5) -> list[str]:
-    """Names of the parameters that are not equal to the last bit."""
-    others = flatten(second)
-    return [
-        name
-        for name, array in flatten(first).items()
-        if name not in others or not _same_bits(np.asarray(array, np.float32), np.asarray(others[name], np.float32))
-    ]
+def different_weights(
+    source: Weights, written: Weights, dtype: Dtype = "keep", done: Callable[[int], None] = lambda count: None
+) -> list[str]:
+    """Names of the parameters that are not, to the last bit, the source's as they are when written in `dtype`.
 
-
-def _same_bits(first: np.ndarray, second: np.ndarray) -> bool:
-    return first.shape == second.shape and np.array_equal(first.view(np.uint32), second.view(np.uint32))
+    One part of each is in memory at a time; `done` is told how many numbers were compared.
+    """
+    different = []
+    for name, layer in parts(source):
+        one, other = source[name], written.get(name)
+        array = cast(one.read(layer), written_type(one.dtype, dtype))
+        if other is None or other.shape != one.shape or not same_bits(array, other.read(layer)):
+            different.append(name)
+        done(array.size)
+    return list(dict.fromkeys(different))
 
 
 def _padded(rows: list[list[int]]) -> np.ndarray:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+import ml_dtypes
 import numpy as np
 
 from spanloom.conversion.errors import ConversionError
@@ -35,6 +36,11 @@ class Entry:
     """First byte, counted from the start of the file."""
     strides: tuple[int, ...] | None = None
     """Numbers from one to the next along each axis; None: one row after another."""
+
+    def look(self) -> np.ndarray:
+        """The tensor in the type it is stored in, as a view of the file."""
+        stored = _view(self)
+        return stored.view(ml_dtypes.bfloat16) if self.dtype == "BF16" else stored
 
     def load(self) -> np.ndarray:
         """The tensor as float32; float16 and bfloat16 are widened exactly, float64 is rounded."""
@@ -87,17 +93,20 @@ def read_header(path: Path) -> dict[str, Entry]:
 
 def load(entry: Entry) -> np.ndarray:
     """One tensor as float32; float16 and bfloat16 are widened exactly, float64 is rounded."""
-    count = math.prod(entry.shape)
+    return _as_float32(_view(entry), entry.dtype)
+
+
+def _view(entry: Entry) -> np.ndarray:
+    count, kind = math.prod(entry.shape), np.dtype(_STORED_AS[entry.dtype])
     if count == 0:
-        return np.zeros(entry.shape, np.float32)
-    kind = np.dtype(_STORED_AS[entry.dtype])
+        return np.zeros(entry.shape, kind)
     if entry.strides is not None:
         count = 1 + sum((size - 1) * stride for size, stride in zip(entry.shape, entry.strides, strict=True))
     stored: np.ndarray = np.memmap(entry.file, dtype=kind, mode="r", offset=entry.begin, shape=(count,))
     if entry.strides is not None:
         strides = [stride * kind.itemsize for stride in entry.strides]
         stored = np.lib.stride_tricks.as_strided(stored, entry.shape, strides, writeable=False)
-    return _as_float32(stored, entry.dtype).reshape(entry.shape)
+    return stored.reshape(entry.shape)
 
 
 def load_rows(entry: Entry, first: int, last: int) -> np.ndarray:

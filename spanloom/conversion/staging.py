@@ -118,7 +118,8 @@ def _dead(path: Path) -> bool:
 
 
 def _sync(folder: Path) -> None:
-    for path in folder.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_directory(folder)
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with (Path(place) / name).open("rb") as file:
+                os.fsync(file.fileno())
+        sync_directory(Path(place))

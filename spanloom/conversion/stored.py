@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -42,6 +42,10 @@ class Stored:
     """The numbers, in type and shape as above. Raises ConversionError, naming the file, where they are damaged."""
     look: Callable[[], np.ndarray] | None = None
     """The same, of which only that is read which is used; None where they do not lie one after another."""
+    take: Callable[[int, int], np.ndarray] | None = None
+    """Of an array in chunks what is at one place along an axis (axis, place), from the chunks that have some of it."""
+    chunk: tuple[int, ...] | None = None
+    """Size of its chunks along each axis, where it is in chunks."""
 
 
 def dtype_of(name: object) -> np.dtype | None:
@@ -56,6 +60,15 @@ def is_shape(value: object) -> TypeGuard[Sequence[int]]:
         and len(value) <= 8
         and all(type(size) is int and 0 <= size < 2**48 for size in value)
     )
+
+
+def taken(array: Stored, axis: int, place: int) -> np.ndarray:
+    """What is at one place along an axis, without that axis; as little is read as the file allows."""
+    if array.take is not None:
+        return array.take(axis, place)
+    whole = (array.look or array.read)()
+    where: tuple[Any, ...] = (*[slice(None)] * axis, place)
+    return whole[where]
 
 
 def piece_of_file(file: Path, dtype: str, shape: tuple[int, ...], begin: int) -> Stored:

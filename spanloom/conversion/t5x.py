@@ -5,19 +5,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from spanloom.conversion import t5x_checkpoint, t5x_gin, t5x_vocabulary
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import Found
-from spanloom.conversion.hf_weights import finite
+from spanloom.conversion.huggingface import read_lineage
+from spanloom.conversion.stored_model import Memory, StoredModel
 from spanloom.conversion.t5x_architecture import architecture
 from spanloom.conversion.t5x_checkpoint import T5XCheckpoint
 from spanloom.conversion.t5x_gin import GinFacts
-from spanloom.conversion.t5x_places import Layout, as_ours, places
+from spanloom.conversion.t5x_places import Layout
 from spanloom.conversion.t5x_slots import Kept, kept_slots
+from spanloom.conversion.t5x_weights import memory_of, weights_of
 from spanloom.conversion.trained_model import Lineage, TrainedModel
-from spanloom.model.params import T5, declare, flatten, unflatten
+from spanloom.conversion.weights import Weight, read_all
+from spanloom.model.params import T5, declare
 from spanloom.model.sizes import published_name
 from spanloom.optim.adafactor import SLOTS
 from spanloom.settings.model import Model
@@ -60,14 +61,17 @@ class OpenedT5X:
         """Whether the activations are known, and not taken to be those of released models."""
         return self.gin is not None and "mlp_activations" in self.gin.model
 
+    def weights(self) -> dict[str, Weight]:
+        """The weights, none of which has been read."""
+        return weights_of(self.model, self.layout, self.checkpoint.weights)
+
+    def memory(self) -> Memory | None:
+        """What its optimizer had in memory, unread; None where that is no Adafactor's, or there is none."""
+        return None if self.kept is None else memory_of(self.model, self.kept, self.checkpoint.step)
+
     def params(self) -> T5:
         """The weights, NumPy float32. Raises ConversionError for what is damaged, NaN or infinite."""
-        flat = {name: np.empty(spec.shape, np.float32) for name, spec in flatten(declare(self.model)).items()}
-        for place in places(self.model, self.layout):
-            stored = self.checkpoint.weights[place.name]
-            array = finite(as_ours(stored.read(), place.axes), place.name, stored.file)
-            (flat[place.ours] if place.layer is None else flat[place.ours][place.layer])[...] = array
-        return unflatten(self.model, flat)
+        return read_all(self.model, self.weights())
 
     def vocabulary(self, named: str | None = None) -> Found | None:
         """The vocabulary: as named (a SentencePiece file, or "bytes"), else as found; None where nothing shows it."""
@@ -101,14 +105,24 @@ def open_t5x(path: str | Path, which: str = "last") -> OpenedT5X:
 
 
 def model_from_t5x(path: str | Path, which: str = "last", vocabulary: str | None = None) -> TrainedModel:
+    """A T5X checkpoint as a model in memory. Raises ConversionError where no vocabulary is known, too."""
+    return stored_t5x(path, which, vocabulary).load()
+
+
+def stored_t5x(path: str | Path, which: str = "last", vocabulary: str | None = None) -> StoredModel:
     """A T5X checkpoint as the source of a conversion. Raises ConversionError where no vocabulary is known, too."""
     opened = open_t5x(path, which)
     found = opened.vocabulary(vocabulary)
     if found is None:
         raise t5x_vocabulary.missing(opened.checkpoint.path, opened.model.vocab_size)
-    place = opened.checkpoint.path
-    lineage = Lineage(origin=str(place.resolve()), step=opened.checkpoint.step)
-    return TrainedModel(opened.model, opened.params(), found.vocabulary, lineage, folder=place)
+    place, notes = opened.checkpoint.path, opened.notes
+    if found.note:
+        notes = (*notes, found.note)
+    mark = t5x_vocabulary.mark_of(place)
+    lineage = read_lineage(mark.parent) if mark else Lineage(str(place.resolve()), step=opened.checkpoint.step)
+    return StoredModel(
+        opened.model, opened.weights(), found.vocabulary, lineage, place, opened.memory(), opened.layout, notes
+    )
 
 
 def _as_configured(model: Model, gin: GinFacts | None) -> tuple[Model, tuple[str, ...]]:

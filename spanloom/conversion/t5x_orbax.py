@@ -30,7 +30,8 @@ def read_arrays(path: Path) -> dict[str, Stored]:
     names = _listed(folder / LISTING)
     keys = frozenset(".".join(name) for name in names)
     found = _database(folder, keys) if (folder / _DATABASE).is_file() else _folders(folder, keys)
-    return {"/".join(name): zarr_arrays.open_array(found[".".join(name)]) for name in names}
+    last = zarr_arrays.LastChunk()
+    return {"/".join(name): zarr_arrays.open_array(found[".".join(name)], last=last) for name in names}
 
 
 def _listed(path: Path) -> list[tuple[str, ...]]:

@@ -60,6 +60,30 @@ def places(model: Model, layout: Layout) -> list[Place]:
     return result
 
 
+def joined(axes: Sequence[str]) -> tuple[str, ...]:
+    """Names of axes with those of the heads joined, as ours are."""
+    names = [axis for axis in axes if axis != _APART[1]]
+    return tuple("joined_kv" if axis == _APART[0] and _APART[1] in axes else axis for axis in names)
+
+
+def theirs_of(place: "Place", axes: Sequence[str]) -> tuple[str, ...]:
+    """The axes that T5X has of an array which keeps some of ours of a parameter, in T5X's order."""
+    own = set(axes) | ({*_APART} if "joined_kv" in axes else set())
+    return tuple(axis for axis in place.axes if axis in own)
+
+
+def as_theirs(array: np.ndarray, axes: Sequence[str], theirs: Sequence[str], model: Model) -> np.ndarray:
+    """The inverse of `as_ours`: an array of ours, whose axes are named, with T5X's (`theirs`)."""
+    names = list(axes)
+    if "joined_kv" in names and _APART[0] in theirs:
+        at = names.index("joined_kv")
+        array = array.reshape(*array.shape[:at], model.num_heads, model.d_kv, *array.shape[at + 1 :])
+        names[at : at + 1] = _APART
+    if LAYERS in names:
+        array = np.moveaxis(array, names.index(LAYERS), list(theirs).index(LAYERS))
+    return array
+
+
 def as_ours(array: np.ndarray, axes: Sequence[str]) -> np.ndarray:
     """One of T5X's arrays, whose axes are named, with layers first and heads joined: a part of ours, or all of it."""
     names = list(axes)

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.stored import Stored
-from spanloom.conversion.t5x_places import LAYERS, Layout, Place, as_ours, places
+from spanloom.conversion.t5x_places import Layout, Place, places
 from spanloom.model.params import ParamSpec
 from spanloom.optim.adafactor import SLOTS
 from spanloom.optim.factoring import STANDARD_RULES, by_rules
@@ -43,12 +41,6 @@ class Kept:
         kinds = {"v_row": "rows", "v_col": "columns", "v": "unfactored second moments", "m": "momentum"}
         used = [f"{slot} ({kinds[slot]}) of {len(names)}" for slot, names in self.slots.items() if names]
         return f"Adafactor: {', '.join(used)} parameters; factor rules {self.rules}"
-
-    def read(self) -> dict[str, dict[str, np.ndarray]]:
-        """slot -> our name -> float32 array, layers stacked on axis 0. ConversionError names a damaged file."""
-        return {
-            slot: {ours: _stacked(parts) for ours, parts in sorted(names.items())} for slot, names in self.slots.items()
-        }
 
 
 def kept_slots(model: Model, layout: Layout, slots: Mapping[str, Stored], path: Path) -> Kept | None:
@@ -109,9 +101,3 @@ def _refuse_uneven(found: Mapping[str, Mapping[str, list[Any]]], path: Path) -> 
             layers.setdefault(ours, len(parts))
     if found["m"] and any(len(found["m"].get(ours, ())) != count for ours, count in layers.items()):
         raise ConversionError(path, "has momentum for some of its parameters only")
-
-
-def _stacked(parts: list[tuple[Place, tuple[str, ...], Stored]]) -> np.ndarray:
-    arrays = [as_ours(array.read().astype(np.float32), axes) for _, axes, array in parts]
-    one = parts[0][0]
-    return arrays[0] if one.layer is None or LAYERS in one.axes else np.stack(arrays)

@@ -4,6 +4,7 @@ A chunk that is absent stands for zeros in zarr, and so a lost file goes unnotic
 must be there. https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html
 """
 
+import functools
 import itertools
 import json
 import math
@@ -54,8 +55,25 @@ def folder_chunks(folder: Path) -> Chunks:
     return Chunks(names, get, lambda name: folder / name)
 
 
-def open_array(chunks: Chunks, described: Mapping[str, Any] | None = None) -> Stored:
+class LastChunk:
+    """The chunk that was decoded last: layers that share one are read one after another."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._chunk: np.ndarray = np.empty(0)
+
+    def get(self, key: object, decode: Callable[[], np.ndarray]) -> np.ndarray:
+        """That of `key`, which `decode` gives where it is not the last one."""
+        if key != self._key:
+            self._key, self._chunk = None, np.empty(0)  # let go of the old one before there is a new one
+            self._key, self._chunk = key, decode()
+        return self._chunk
+
+
+def open_array(chunks: Chunks, described: Mapping[str, Any] | None = None, last: LastChunk | None = None) -> Stored:
     """The array that these chunks are of, as its own .zarray says, else as `described` does (the same fields).
+
+    `last` is shared by arrays that are read by turns, so that one chunk is kept in memory for all of them.
 
     Raises ConversionError, naming the file, for a missing chunk, a description that makes no sense or disagrees with
     the other one, and for what is not read here (filters, other compressors).
@@ -73,22 +91,40 @@ def open_array(chunks: Chunks, described: Mapping[str, Any] | None = None) -> St
         raise ConversionError(file, f"has chunks of shape {sizes}, larger than any that are written")
     if meta.get("zarr_format", 2) != 2 or meta.get("order", "C") != "C" or meta.get("filters"):
         raise ConversionError(file, "is not zarr version 2 in C order without filters, which is all that T5X writes")
-    decode = _decoder(meta.get("compressor"), file)
+    decode, last = _decoder(meta.get("compressor"), file), last or LastChunk()
     separator = "/" if meta.get("dimension_separator") == "/" else "."
     counts = [-(-size // chunk) for size, chunk in zip(shape, sizes, strict=True)]
     _refuse_missing(chunks, counts, separator)
 
+    def chunk_at(place: tuple[int, ...]) -> np.ndarray:
+        name = _name(place, separator)
+        content = decode(chunks.get(name), math.prod(sizes) * known.itemsize, chunks.file(name))
+        return np.frombuffer(content, known).reshape(sizes)
+
+    def where(place: tuple[int, ...]) -> list[slice]:
+        return [slice(i * n, min((i + 1) * n, size)) for i, n, size in zip(place, sizes, shape, strict=True)]
+
     def read() -> np.ndarray:
         array = np.empty(shape, known)
         for place in np.ndindex(*counts):
-            name = _name(place, separator)
-            content = decode(chunks.get(name), math.prod(sizes) * known.itemsize, chunks.file(name))
-            where = tuple(slice(i * n, min((i + 1) * n, size)) for i, n, size in zip(place, sizes, shape, strict=True))
-            chunk = np.frombuffer(content, known).reshape(sizes)
-            array[where] = chunk[tuple(slice(part.stop - part.start) for part in where)]
+            ranges = where(place)
+            array[tuple(ranges)] = chunk_at(place)[tuple(slice(part.stop - part.start) for part in ranges)]
         return array
 
-    return Stored(file.parent, str(dtype), tuple(shape), read)
+    def take(axis: int, number: int) -> np.ndarray:
+        array = np.empty((*shape[:axis], *shape[axis + 1 :]), known)
+        of, inside = divmod(number, sizes[axis])
+        for rest in np.ndindex(*counts[:axis], *counts[axis + 1 :]):
+            place = (*rest[:axis], of, *rest[axis:])
+            ranges = where(place)
+            chunk = last.get((chunks.file(""), place), functools.partial(chunk_at, place))
+            del ranges[axis]
+            within = [slice(part.stop - part.start) for part in ranges]
+            along: tuple[Any, ...] = (*within[:axis], inside, *within[axis:])
+            array[tuple(ranges)] = chunk[along]
+        return array
+
+    return Stored(file.parent, str(dtype), tuple(shape), read, take=take, chunk=tuple(sizes))
 
 
 def _description(chunks: Chunks, described: Mapping[str, Any] | None) -> Mapping[str, Any]:

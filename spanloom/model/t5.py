@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from spanloom.model import params as tree
-from spanloom.model.attention import make_mask, position_bias
+from spanloom.model.attention import Mask, make_mask, position_bias
 from spanloom.model.layers import attend, dropout, mlp, rms_norm, subkey
 from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.model.remat import rematerialized
@@ -114,6 +114,46 @@ def stack_bias(
     )
 
 
+def encoder_layer(
+    x_BxSxE: jax.Array,
+    p: tree.EncoderLayer,
+    config: Model,
+    shared_bias: jax.Array | None,
+    mask: Mask,
+    key: jax.Array | None = None,
+) -> jax.Array:
+    """One layer of the encoder: self-attention, then feed-forward. `shared_bias`: of a stack with one table."""
+    length = x_BxSxE.shape[1]
+    own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=True)
+    bias = shared_bias if own_bias is None else own_bias
+    y = attend(x_BxSxE, p.pre_attention_layer_norm, None, p.attention, config, bias, mask, subkey(key, 0))
+    x_BxSxE = x_BxSxE + dropout(y, subkey(key, 1), config.dropout)
+    y = mlp(x_BxSxE, p.pre_mlp_layer_norm, p.mlp, config, subkey(key, 2))
+    return x_BxSxE + dropout(y, subkey(key, 3), config.dropout)
+
+
+def decoder_layer(
+    x_BxTxE: jax.Array,
+    encoded_BxSxE: jax.Array,
+    p: tree.DecoderLayer,
+    config: Model,
+    shared_bias: jax.Array | None,
+    masks: tuple[Mask, Mask],
+    key: jax.Array | None = None,
+) -> jax.Array:
+    """One layer of the decoder: self-attention, attention to the encoder, feed-forward; `masks` of the first two."""
+    (mask, cross_mask), length = masks, x_BxTxE.shape[1]
+    own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=False)
+    bias = shared_bias if own_bias is None else own_bias
+    y = attend(x_BxTxE, p.pre_self_attention_layer_norm, None, p.self_attention, config, bias, mask, subkey(key, 0))
+    x_BxTxE = x_BxTxE + dropout(y, subkey(key, 1), config.dropout)
+    norm, cross = p.pre_cross_attention_layer_norm, p.encoder_decoder_attention
+    y = attend(x_BxTxE, norm, encoded_BxSxE, cross, config, None, cross_mask, subkey(key, 2))
+    x_BxTxE = x_BxTxE + dropout(y, subkey(key, 3), config.dropout)
+    y = mlp(x_BxTxE, p.pre_mlp_layer_norm, p.mlp, config, subkey(key, 4))
+    return x_BxTxE + dropout(y, subkey(key, 5), config.dropout)
+
+
 def _encode(
     encoder: tree.Encoder,
     config: Model,
@@ -131,13 +171,8 @@ def _encode(
     specs = tree.declare(config).encoder.layers
 
     def layer(x: jax.Array, p: tree.EncoderLayer, number: Any) -> jax.Array:
-        k, p = subkey(key, number), place.weights(p, specs)
-        own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=True)
-        bias = shared_bias if own_bias is None else own_bias
-        y = attend(x, p.pre_attention_layer_norm, None, p.attention, config, bias, mask, subkey(k, 0))
-        x = x + dropout(y, subkey(k, 1), config.dropout)
-        y = mlp(x, p.pre_mlp_layer_norm, p.mlp, config, subkey(k, 2))
-        return place.activations(x + dropout(y, subkey(k, 3), config.dropout), *RESIDUAL)
+        y = encoder_layer(x, place.weights(p, specs), config, shared_bias, mask, subkey(key, number))
+        return place.activations(y, *RESIDUAL)
 
     outside = subkey(dropout_key, 2)
     x_BxSxE = dropout(x_BxSxE, subkey(outside, 0), config.dropout)
@@ -171,16 +206,9 @@ def _decode(
     specs = tree.declare(config).decoder.layers
 
     def layer(x: jax.Array, p: tree.DecoderLayer, number: Any) -> jax.Array:
-        k, p = subkey(key, number), place.weights(p, specs)
-        own_bias = stack_bias(p.relpos_bias, config, length, length, bidirectional=False)
-        bias = shared_bias if own_bias is None else own_bias
-        y = attend(x, p.pre_self_attention_layer_norm, None, p.self_attention, config, bias, mask, subkey(k, 0))
-        x = x + dropout(y, subkey(k, 1), config.dropout)
-        norm, cross = p.pre_cross_attention_layer_norm, p.encoder_decoder_attention
-        y = attend(x, norm, encoded_BxSxE, cross, config, None, cross_mask, subkey(k, 2))
-        x = x + dropout(y, subkey(k, 3), config.dropout)
-        y = mlp(x, p.pre_mlp_layer_norm, p.mlp, config, subkey(k, 4))
-        return place.activations(x + dropout(y, subkey(k, 5), config.dropout), *RESIDUAL)
+        k, masks = subkey(key, number), (mask, cross_mask)
+        y = decoder_layer(x, encoded_BxSxE, place.weights(p, specs), config, shared_bias, masks, k)
+        return place.activations(y, *RESIDUAL)
 
     outside = subkey(dropout_key, 3)
     x_BxTxE = dropout(x_BxTxE, subkey(outside, 0), config.dropout)

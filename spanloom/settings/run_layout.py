@@ -9,6 +9,7 @@ STORES = "stores"
 TENSORBOARD = "tensorboard"
 TRACKED = "tracked_as"  # the run's name in W&B and trackio
 FACTS = "checkpoint.json"
+CONVERTED = "model.json"  # of a model that came from elsewhere, which no run made
 ARRAYS = "arrays"
 VOCABULARY = "vocabulary"
 PARTIAL = ".partial"  # being written
@@ -30,6 +31,11 @@ def _is_step(name: str) -> bool:
 def is_checkpoint(path: Path) -> bool:
     """Whether `path` is a whole checkpoint directory (perhaps a damaged one)."""
     return (path / FACTS).is_file() and not path.name.endswith((PARTIAL, DELETED))
+
+
+def is_converted(path: Path) -> bool:
+    """Whether `path` is a whole directory of a converted model (perhaps a damaged one)."""
+    return (path / CONVERTED).is_file() and (path / ARRAYS).is_dir()
 
 
 def is_run_directory(path: Path) -> bool:

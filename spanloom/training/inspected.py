@@ -43,6 +43,10 @@ def inspect(path: Path, which: str = "last", vocabulary: str | None = None) -> I
         if which != "last":
             raise CheckpointError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
         return _hugging_face(path)
+    if kind == "converted":
+        if which != "last":
+            raise CheckpointError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
+        return _converted(path)
     return _ours(path, which)
 
 
@@ -80,6 +84,27 @@ def _hugging_face(path: Path) -> Inspected:
         ("comes from", str(lineage.home) if lineage.run else "not said"),
     ]
     return Inspected(tuple(rows), settings.notes)
+
+
+def _converted(path: Path) -> Inspected:
+    from spanloom.training.converted import stored_converted
+
+    stored = stored_converted(path)
+    lineage, memory = stored.lineage, stored.memory
+    slots = {} if memory is None else {slot: names for slot, names in memory.slots.items() if names}
+    kept = ", ".join(f"{slot} of {len(names)}" for slot, names in slots.items())
+    step = memory.count if memory else lineage.step
+    rows = [
+        ("checkpoint", str(path)),
+        ("format", "Spanloom, converted"),
+        *_model(stored.model),
+        ("weights", ", ".join(sorted({weight.dtype for weight in stored.weights.values()}))),
+        ("step", "not said" if step is None else f"{step:,}"),
+        ("optimizer", "none" if memory is None else f"Adafactor: {kept} parameters; factor rules {memory.rules}"),
+        *_vocabulary(stored.model, stored.vocabulary),
+        ("comes from", lineage.origin),
+    ]
+    return Inspected(tuple(rows), stored.notes)
 
 
 def _ours(path: Path, which: str) -> Inspected:

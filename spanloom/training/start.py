@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from spanloom.conversion.detect import detect
 from spanloom.conversion.errors import ConversionError
+from spanloom.conversion.weights import read_all
 from spanloom.model.params import declare, flatten, unflatten
 from spanloom.scale.mesh import Layout
 from spanloom.settings.model import Model
@@ -23,6 +24,7 @@ from spanloom.training.origin import Origin, origin_after, reached, schedule_pro
 from spanloom.vocabularies.build import build
 
 if TYPE_CHECKING:
+    from spanloom.conversion.stored_model import Memory, StoredModel
     from spanloom.conversion.t5x import OpenedT5X
 
 SHOWN = 5  # mismatches named in an error
@@ -64,12 +66,18 @@ class Found:
     """What else a Spanloom checkpoint says of itself."""
     t5x: "OpenedT5X | None" = None
     """The checkpoint of T5X that it is."""
+    converted: "StoredModel | None" = None
+    """The converted model that it is."""
 
     @property
     def reached(self) -> Origin | None:
         """How far optimizer and schedule had come there; None of weights alone."""
         if self.facts is not None:
             return reached(self.facts)
+        if self.converted is not None:
+            memory, step = self.converted.memory, self.converted.lineage.step
+            step = memory.count if memory else step
+            return None if step is None else Origin(step, step)
         return None if self.t5x is None else Origin(self.t5x.checkpoint.step, self.t5x.checkpoint.step)
 
 
@@ -91,6 +99,8 @@ def find_start(run: Run) -> Found:
         found = Found(path, False, settings.model, settings.vocabulary, read_lineage(path).run)
     elif kind == "t5x":
         found = _found_in_t5x(path, run)
+    elif kind == "converted":
+        found = _found_converted(path, run)
     else:
         checkpoint = chosen(path, run.follow.which)
         facts = read_facts(checkpoint)
@@ -103,18 +113,32 @@ def find_start(run: Run) -> Found:
 
 def _found_in_t5x(path: Path, run: Run) -> Found:
     from spanloom.conversion.t5x import open_t5x
-    from spanloom.training.t5x_start import as_trained_here, optimizer_problem
+    from spanloom.training.t5x_start import as_trained_here
 
     if run.follow.which == "best":
         raise StartError(f"start: no checkpoint of T5X at {path} says its held-out loss, so none is the best: name one")
     opened = open_t5x(path)
-    if run.follow.optimizer == "continue" and (problem := optimizer_problem(opened, run)):
-        raise StartError(f"start: {problem}")
+    _refuse_other_optimizer(opened.checkpoint.path, opened.model, opened.memory(), run)
     vocabulary = opened.vocabulary()
     model = as_trained_here(opened, run.model)
     return Found(
         opened.checkpoint.path, False, model, vocabulary.vocabulary if vocabulary else None, None, None, opened
     )
+
+
+def _found_converted(path: Path, run: Run) -> Found:
+    from spanloom.conversion.converted import open_converted
+
+    stored = open_converted(path)
+    _refuse_other_optimizer(path, stored.model, stored.memory, run)
+    return Found(path, False, stored.model, stored.vocabulary, stored.lineage.run, converted=stored)
+
+
+def _refuse_other_optimizer(path: Path, model: Model, memory: "Memory | None", run: Run) -> None:
+    from spanloom.training.t5x_start import optimizer_problem
+
+    if run.follow.optimizer == "continue" and (problem := optimizer_problem(path, model, memory, run)):
+        raise StartError(f"start: {problem}")
 
 
 def _refuse_nothing_to_continue(run: Run, found: Found) -> None:
@@ -123,7 +147,7 @@ def _refuse_nothing_to_continue(run: Run, found: Found) -> None:
     """
     if found.reached is None and "continue" in (run.follow.optimizer, run.follow.schedule):
         raise StartError(
-            f"start: {found.path} is a Hugging Face folder, which has weights alone: neither optimizer nor schedule "
+            f"start: {found.path} has weights alone: neither optimizer nor schedule "
             "can go on from there. Give --follow.optimizer reset --follow.schedule restart (for one stage, "
             "--stage.1.follow...); where the schedule is to begin as after N steps, --schedule.step-offset -N (rsqrt)"
         )
@@ -150,16 +174,25 @@ def load_start(
         step, origin = found.t5x.checkpoint.step, origin_after(run, found.reached)
         params, notes = found.t5x.params(), found.t5x.notes
         if opt_state_like is not None:
-            opt_state = adafactor_state(found.t5x, opt_state_like)
-            if layout:
-                opt_state = layout.put(opt_state, layout.like_params(declare(run.model), opt_state_like))
+            opt_state = adafactor_state(found.path, found.t5x.memory(), opt_state_like)
         description = f"weights of the T5X checkpoint {found.path} (step {step:,}), {origin.describe()}"
+    elif found.converted is not None:
+        from spanloom.training.converted import stored_converted
+        from spanloom.training.t5x_start import adafactor_state
+
+        stored = stored_converted(found.path) if check else found.converted
+        params, notes = read_all(stored.model, stored.weights), stored.notes
+        if opt_state_like is not None:
+            opt_state = adafactor_state(found.path, stored.memory, opt_state_like)
+        description = f"weights of {found.path}, {origin_after(run, found.reached).describe()}"
     else:
         from spanloom.conversion.huggingface import import_hf
 
         imported = import_hf(found.path)
         params, notes = imported.params, imported.notes
         description = f"weights of the Hugging Face folder {found.path}, optimizer fresh"
+    if not found.is_ours and opt_state is not None and layout:
+        opt_state = layout.put(opt_state, layout.like_params(declare(run.model), opt_state_like))
     fitting = unflatten(run.model, {name: leaf.astype(jnp.float32) for name, leaf in flatten(params).items()})
     fitting = layout.put(fitting, layout.params(declare(run.model))) if layout else jax.tree.map(jnp.asarray, fitting)
     warnings = (

@@ -4,12 +4,12 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from same_weights import different_weights
 from t5x_files import random_weights, write_t5x
 from tiny_training import tiny_run
 
 from spanloom.cli.main import main
 from spanloom.conversion.convert import model_from_hf
-from spanloom.conversion.parity import different_weights
 from spanloom.conversion.t5x import open_t5x
 from spanloom.conversion.t5x_places import Layout
 from spanloom.model.params import declare, initialize

@@ -14,11 +14,13 @@ import jax
 import pytest
 import sentencepiece
 from golden_data import shared_dir
+from same_weights import different_weights
 
-from spanloom.conversion import hf_weights, huggingface, parity
+from spanloom.conversion import hf_weights, huggingface
 from spanloom.conversion.convert import ParityError, convert_to_hf, model_from_hf
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.huggingface import import_hf
+from spanloom.conversion.stored_model import as_stored
 from spanloom.conversion.trained_model import Lineage
 from spanloom.pipeline.durable import StorageError
 from spanloom.settings.objectives import SpanCorruption, Supervised
@@ -56,7 +58,7 @@ def test_jax_arrays_are_converted_too(tmp_path, tiny, make_source):
     source = make_source(tiny)
     on_device = replace(source, params=jax.tree.map(jax.numpy.asarray, source.params))
     convert_to_hf(on_device, tmp_path / "out")
-    assert parity.different_weights(source.params, import_hf(tmp_path / "out").params) == []
+    assert different_weights(source.params, import_hf(tmp_path / "out").params) == []
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -86,7 +88,7 @@ def test_an_export_of_another_run_is_only_replaced_when_told(tmp_path, tiny, mak
     convert_to_hf(model_from_hf(out), tmp_path / "copy")
     convert_to_hf(first, tmp_path / "copy")
     convert_to_hf(other, out, overwrite=True)
-    assert parity.different_weights(other.params, import_hf(out).params) == []
+    assert different_weights(other.params, import_hf(out).params) == []
 
 
 def test_an_export_whose_mark_is_damaged_is_of_nobody(tmp_path, tiny, make_source):
@@ -107,7 +109,7 @@ def test_an_earlier_export_is_replaced_and_other_files_stay(tmp_path, tiny, make
     convert_to_hf(second, out)
     assert (out / ".git" / "HEAD").read_text() == "ref"
     assert not list(out.glob("model-*")), "shards of the earlier export are gone"
-    assert parity.different_weights(second.params, import_hf(out).params) == []
+    assert different_weights(second.params, import_hf(out).params) == []
     assert names(tmp_path) == ["out"]
 
 
@@ -128,7 +130,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, tiny, make_source, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(hf_weights, "save_file", full)
+    monkeypatch.setattr(hf_weights, "write_file", full)
     with pytest.raises(StorageError, match="no room to write"):
         convert_to_hf(make_source(tiny), tmp_path / "out")
     assert names(tmp_path) == []
@@ -146,9 +148,9 @@ def test_a_failed_comparison_leaves_nothing(tmp_path, tiny, make_source, monkeyp
 
 
 def test_wrong_weights_are_noticed(tmp_path, tiny, make_source, monkeypatch):
-    other = make_source(tiny, seed=9).params
+    other = as_stored(make_source(tiny, seed=9)).weights
     write = hf_weights.write_weights
-    monkeypatch.setattr(hf_weights, "write_weights", lambda folder, model, params, limit: write(folder, model, other))
+    monkeypatch.setattr(hf_weights, "write_weights", lambda folder, model, weights, *rest: write(folder, model, other))
     with pytest.raises(ParityError, match="weights read back differ"):
         convert_to_hf(make_source(tiny), tmp_path / "out")
 

@@ -10,6 +10,7 @@ import msgpack
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from same_weights import different_weights
 from t5x_files import extension, random_weights
 from torch_files import write_old_torch, write_torch
 
@@ -18,7 +19,6 @@ from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.flax_file import pytorch_name
 from spanloom.conversion.hf_files import open_weights
 from spanloom.conversion.huggingface import Imported, import_hf
-from spanloom.conversion.parity import different_weights
 from spanloom.conversion.t5x_names import from_t5x
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.model.params import unflatten

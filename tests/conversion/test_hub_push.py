@@ -10,12 +10,13 @@ import pytest
 from conversion.conftest import random_params
 from golden_data import absent
 from model_hub import TOKEN, USER, Fault, model_hub
+from same_weights import different_weights
 
 from spanloom.conversion import hub_push
 from spanloom.conversion.hub_errors import HubError, ask
 from spanloom.conversion.hub_push import Repository, check_access, check_content, check_name, push
 from spanloom.conversion.huggingface import import_hf, read_lineage, write_folder
-from spanloom.conversion.parity import different_weights
+from spanloom.conversion.stored_model import as_stored
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.model.params import flatten
 from spanloom.settings.model import Model
@@ -64,7 +65,8 @@ def export(tmp_path):
         lineage = Lineage(f"/home/anna/runs/{run}/checkpoints/{step}", RUN, step, f"{run}{step}")
         folder = tmp_path / f"{run}-{step}-{seed}"
         folder.mkdir()
-        write_folder(folder, TrainedModel(TINY, params, Bytes(), lineage), name=NAME, max_shard_bytes=shard)
+        source = as_stored(TrainedModel(TINY, params, Bytes(), lineage))
+        write_folder(folder, source, name=NAME, max_shard_bytes=shard)
         return folder
 
     return make

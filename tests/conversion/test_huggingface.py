@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from same_weights import different_weights
 
 from spanloom.conversion.convert import convert_to_hf, model_from_hf
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.huggingface import import_hf, read_settings
-from spanloom.conversion.parity import different_weights
 from spanloom.model.params import flatten
 from spanloom.model.sizes import named
 from spanloom.settings.vocabulary import Bytes

@@ -5,16 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
-import ml_dtypes
 import numpy as np
 import pytest
 from conversion.conftest import random_batch, random_params
 from golden_data import golden_dir
-from safetensors.numpy import load_file, save_file
+from same_weights import different_weights
 
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.conversion.huggingface import import_hf, write_folder
-from spanloom.conversion.parity import different_weights
+from spanloom.conversion.stored_model import as_stored
 from spanloom.conversion.t5x_names import from_t5x, model_settings, to_t5x
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.model.params import flatten, unflatten
@@ -120,8 +119,8 @@ def test_sharded_bfloat16_weights_give_the_logits_of_these_weights(tmp_path, hug
     read, batches = {}, {}
     for name in names:
         source = TrainedModel(MODELS[name], random_params(MODELS[name], 3), Bytes(), Lineage("x"))
-        convert_to_hf(source, tmp_path / name, max_shard_bytes=100_000)
-        in_bfloat16(tmp_path / name)
+        convert_to_hf(source, tmp_path / name, max_shard_bytes=50_000, dtype="bfloat16")
+        assert len(list((tmp_path / name).glob("model-*-of-*.safetensors"))) > 1
         found = import_hf(tmp_path / name)
         assert any("BF16" in note for note in found.notes)
         read[name] = TrainedModel(found.model, found.params, found.vocabulary, Lineage("x"))
@@ -130,17 +129,6 @@ def test_sharded_bfloat16_weights_give_the_logits_of_these_weights(tmp_path, hug
     for name in names:
         assert report[name]["loading"] == {}
         assert largest(our_logits(read[name], batches[name]), theirs[name]["logits"], batches[name]) <= ATOL, name
-
-
-def in_bfloat16(folder: Path) -> None:
-    """The weights of an export, which must be in shards, rounded to bfloat16."""
-    shards = sorted(folder.glob("model-*-of-*.safetensors"))
-    assert len(shards) > 1
-    for path in shards:
-        rounded = {name: array.astype(ml_dtypes.bfloat16) for name, array in load_file(path).items()}
-        save_file(rounded, path, metadata={"format": "pt"})
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"torch_dtype": "bfloat16"}))
 
 
 def golden_cases() -> dict[str, Path]:
@@ -175,7 +163,7 @@ def check_golden(tmp_path: Path, hugging_face, folders: dict[str, Path]) -> None
             expected[name] = arrays["padded/logits"]
         (tmp_path / name).mkdir()
         # not through convert_to_hf: golden models may have fewer rows than any vocabulary has ids
-        write_folder(tmp_path / name, sources[name][0], name="golden")
+        write_folder(tmp_path / name, as_stored(sources[name][0]), name="golden")
     _, theirs = hugging_face(tmp_path, {name: {"folder": str(tmp_path / name)} for name in folders}, batches)
     for name, (source, config) in sources.items():
         to_golden = largest(expected[name], theirs[name]["logits"], batches[name])

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from same_weights import log_probabilities
 
 from spanloom.conversion import parity
 from spanloom.settings.vocabulary import Bytes
@@ -12,7 +13,7 @@ from spanloom.vocabularies.build import build
 def test_log_probabilities_are_per_real_token_and_sum_to_one(tiny, make_source):
     source = make_source(tiny)
     batch = parity.examples(build(Bytes()))
-    found = parity.log_probabilities(tiny, source.params, batch)
+    found = log_probabilities(tiny, source.params, batch)
     assert found.shape == ((batch["decoder_target_tokens"] > 0).sum(),)
     assert (found < 0).all()
     assert (batch["decoder_input_tokens"][:, 0] == 0).all()
@@ -22,14 +23,14 @@ def test_log_probabilities_are_per_real_token_and_sum_to_one(tiny, make_source):
 def test_small_mistakes_show(tiny, make_source):
     source = make_source(tiny)
     batch = parity.examples(build(Bytes()))
-    expected = parity.log_probabilities(tiny, source.params, batch)
-    assert parity.largest_difference(expected, parity.log_probabilities(tiny, source.params, batch)) == 0
+    expected = log_probabilities(tiny, source.params, batch)
+    assert parity.largest_difference(expected, log_probabilities(tiny, source.params, batch)) == 0
     for changes in (
         {"norm_epsilon": 1e-3},
         {"activations": ("silu", "linear")},
         {"relative_position_max_distance": 20},
     ):
-        changed = parity.log_probabilities(replace(tiny, **changes), source.params, batch)
+        changed = log_probabilities(replace(tiny, **changes), source.params, batch)
         assert parity.largest_difference(expected, changed) > parity.TOLERANCE, changes
 
 

@@ -88,7 +88,8 @@ def test_nothing_there(trained, tmp_path):
         load(starting(run, tmp_path / "absent"))
     with pytest.raises(
         StartError,
-        match="a Spanloom checkpoint, a Hugging Face folder or a checkpoint of T5X or Mesh TensorFlow is needed",
+        match="a Spanloom checkpoint, a model converted by Spanloom, a Hugging Face folder or a checkpoint of T5X or "
+        "Mesh TensorFlow is needed",
     ):
         load(starting(run, tmp_path))
 
