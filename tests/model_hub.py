@@ -29,6 +29,8 @@ class Fault:
     times: int = 1
     after: bool = False
     """Whether the request is carried out before its answer is lost."""
+    hang: bool = False
+    """Whether nothing is answered until the Hub is released."""
 
 
 @dataclass
@@ -52,6 +54,7 @@ class Hub:
     faults: list[Fault] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     role: str = "write"
+    release: threading.Event = field(default_factory=threading.Event)
 
     def files(self, name: str, branch: str = "main") -> dict[str, bytes]:
         repo = self.repos[name]
@@ -119,6 +122,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             fault.times -= 1
             if fault.times <= 0:
                 self.hub.faults.remove(fault)
+            if fault.hang:
+                self.hub.release.wait(600)
             if fault.status is None and not fault.after:
                 self.rfile.read(min(self._length(), 100))  # it ends in the middle
                 self._hang_up()

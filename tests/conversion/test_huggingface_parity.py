@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conversion.conftest import random_batch, random_params
 from golden_data import golden_dir
+from model_hub import TOKEN, model_hub
 from same_weights import different_weights
 
 from spanloom.conversion.convert import convert_to_hf
@@ -129,6 +130,21 @@ def test_sharded_bfloat16_weights_give_the_logits_of_these_weights(tmp_path, hug
     for name in names:
         assert report[name]["loading"] == {}
         assert largest(our_logits(read[name], batches[name]), theirs[name]["logits"], batches[name]) <= ATOL, name
+
+
+def test_what_was_pushed_is_loaded_by_its_name(tmp_path, hugging_face):
+    source = TrainedModel(MODELS["byt5"], random_params(MODELS["byt5"], 4), Bytes(sentinels="google"), Lineage("x"))
+    convert_to_hf(source, tmp_path / "out", max_shard_bytes=100_000)
+    batch = random_batch(source.model, 4)
+    with model_hub() as hub:
+        files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+        hub.put("me/byt5", files, private=True)
+        cases = {"byt5": {"folder": "me/byt5", "texts": ["Thank you <extra_id_0> me"]}}
+        where = {"HF_ENDPOINT": hub.address, "HF_TOKEN": TOKEN, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
+        report, theirs = hugging_face(tmp_path, cases, {"byt5": batch}, HF_HOME=str(tmp_path / "home"), **where)
+        assert hub.count("GET /me/byt5/resolve/.*safetensors") > 1
+    assert largest(our_logits(source, batch), theirs["byt5"]["logits"], batch) <= ATOL
+    assert report["byt5"]["sentinel"] == 258 and 258 in report["byt5"]["ids"][0]
 
 
 def golden_cases() -> dict[str, Path]:
