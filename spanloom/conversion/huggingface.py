@@ -149,17 +149,24 @@ def read_lineage(folder: str | Path) -> "Lineage":
 
     mark = _mark(Path(folder))
     try:
-        return Lineage(
-            origin=str(mark["origin"]),
-            run=None if mark["run"] is None else from_json(mark["run"]),
-            step=mark["step"],
-            checkpoint=mark.get("checkpoint"),
-            losses={name: float(value) for name, value in mark["losses"].items()},
-            started_from=mark["started_from"],
-            versions={str(name): str(version) for name, version in mark["versions"].items()},
-        )
+        before = tuple(_lineage_in(one) for one in mark.get("before", []))
+        return dataclasses.replace(_lineage_in(mark), before=before)
     except (LookupError, TypeError, AttributeError, ValueError):
         return Lineage(origin=str(Path(folder).resolve()))  # no export of ours, or one of another version
+
+
+def _lineage_in(data: Mapping[str, Any]) -> "Lineage":
+    from spanloom.conversion.trained_model import Lineage
+
+    return Lineage(
+        origin=str(data["origin"]),
+        run=None if data["run"] is None else from_json(data["run"]),
+        step=data["step"],
+        checkpoint=data.get("checkpoint"),
+        losses={name: float(value) for name, value in data["losses"].items()},
+        started_from=data["started_from"],
+        versions={str(name): str(version) for name, version in data["versions"].items()},
+    )
 
 
 def write_folder(
@@ -224,6 +231,14 @@ def _describe(source: "StoredModel", vocabulary: Vocabulary, files: list[str]) -
         "spanloom": spanloom.__version__,
         "model": source.model.name,
         "vocabulary": to_json(vocabulary),
+        **_lineage_data(lineage),
+        "before": [_lineage_data(one) for one in lineage.before],
+        "files": files,
+    }
+
+
+def _lineage_data(lineage: "Lineage") -> dict[str, Any]:
+    return {
         "origin": lineage.origin,
         "step": lineage.step,
         "checkpoint": lineage.checkpoint,
@@ -232,7 +247,6 @@ def _describe(source: "StoredModel", vocabulary: Vocabulary, files: list[str]) -
         "started_from": lineage.started_from,
         "run": None if lineage.run is None else to_json(lineage.run),
         "versions": lineage.versions,
-        "files": files,
     }
 
 

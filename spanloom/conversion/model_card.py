@@ -4,6 +4,7 @@ The card is made to be published, so absolute paths, which tell of a machine, st
 """
 
 import json
+import re
 from pathlib import Path
 
 from spanloom.conversion.trained_model import Lineage
@@ -18,6 +19,7 @@ from spanloom.settings.objectives import (
     Supervised,
     TextInfilling,
 )
+from spanloom.settings.resolve import row_length
 from spanloom.settings.row_sources import (
     HuggingFaceDataset,
     PythonExamples,
@@ -33,6 +35,7 @@ from spanloom.settings.vocabulary import Bytes, Vocabulary
 from spanloom.vocabularies.bytes import ByteVocabulary
 
 CARD_NAME = "README.md"
+_SNAPSHOT = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/([0-9a-f]{40})")
 _UNTIED = (
     "transformers 5 warns on loading that `shared.weight` and `lm_head.weight` ought to be tied but differ, so that it "
     "does not tie them. That is right: this model has a head of its own, as its `config.json` says "
@@ -52,20 +55,35 @@ def model_card(
     """Markdown with the metadata block that model hubs read; `folder` is how its example names the model."""
     name = model.name if lineage.run is None else lineage.home.name
     sections = [
-        _metadata(model_type),
+        _metadata(model_type, lineage),
         f"# {name}",
         f"An encoder-decoder of the T5 family, exported by Spanloom. Size {_architecture(model, num_params)}.",
         "## Use\n\n" + _usage(model, vocabulary, lineage.run, folder),
         "## Sentinels\n\n" + _sentinels(vocabulary),
-        "## Training\n\n" + "\n".join(f"- {line}" for line in _training(lineage)),
+        "## Training\n\n" + "\n".join(f"- {line}" for line in _training(lineage)) + _before(lineage),
         "## Licence\n\nWhoever publishes this model chooses its licence; none is granted by this file. The licences of "
         "the training data, and of the model it was started from, if any, may limit the choice.",
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def _metadata(model_type: str) -> str:
-    return f"---\nlibrary_name: transformers\ntags:\n- {model_type}\n- text2text-generation\n- spanloom\n---"
+def _metadata(model_type: str, lineage: Lineage) -> str:
+    """What is known for certain, in YAML: no licence, which its publisher chooses, and no guess of a language."""
+    lines = ["library_name: transformers", "pipeline_tag: text2text-generation"]
+    if base := _base_model(lineage):
+        lines.append(f"base_model: {json.dumps(base)}")
+    if lineage.run is not None and all(isinstance(task.source, PythonDocs) for task in lineage.run.tasks):
+        lines += ["language:", "- en"]
+    lines += ["tags:", f"- {model_type}", "- text2text-generation", "- spanloom"]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _base_model(lineage: Lineage) -> str | None:
+    """The model of the Hub at which it all began, where a path in the Hub's cache of downloads tells."""
+    for one in (*lineage.before, lineage):
+        if found := _SNAPSHOT.search(str(one.started_from if one.run else one.origin)):
+            return f"{found[1]}/{found[2]}"
+    return None
 
 
 def _architecture(model: Model, num_params: int) -> str:
@@ -140,25 +158,50 @@ def _sentinels(vocabulary: Vocabulary) -> str:
 
 def _training(lineage: Lineage) -> list[str]:
     step = "" if lineage.step is None else f", step {lineage.step:,}"
-    lines = [f"read from `{public_name(str(lineage.home))}`{step}"]
+    hashed = f", checkpoint {lineage.checkpoint}" if lineage.checkpoint else ""
+    lines = [f"read from `{public_name(str(lineage.home))}`{step}{hashed}"]
     if lineage.run is not None:
         lines += _run(lineage.run, lineage.step)
-        start = f"`{public_name(lineage.started_from)}`" if lineage.started_from else "random weights"
-        lines.append(f"started from {start}, seed {lineage.run.seed}")
+        lines.append(f"started from {_start(lineage)}, seed {lineage.run.seed}")
     lines += [f"{name}: {value:.4f}" for name, value in lineage.losses.items()]
     if lineage.versions:
         lines.append("made with " + ", ".join(f"{name} {version}" for name, version in lineage.versions.items()))
     return lines
 
 
+def _before(lineage: Lineage) -> str:
+    """What it was before this run, earliest first."""
+    stages = [f"{number}. {_stage(one)}" for number, one in enumerate(lineage.before, 1)]
+    return "\n\nBefore that it was, earliest first:\n\n" + "\n".join(stages) if stages else ""
+
+
+def _stage(one: Lineage) -> str:
+    if one.run is None:
+        return f"`{public_name(one.origin)}`, of which no more is known" + (f", step {one.step:,}" if one.step else "")
+    losses = [f"{name}: {value:.4f}" for name, value in one.losses.items()]
+    told = [*_tasks(one.run), _steps(one.run, one.step), f"started from {_start(one)}", *losses]
+    return f"`{public_name(one.origin)}`: {'; '.join(told)}"
+
+
+def _start(lineage: Lineage) -> str:
+    return f"`{public_name(lineage.started_from)}`" if lineage.started_from else "random weights"
+
+
 def _run(run: Run, step: int | None) -> list[str]:
-    done = run.steps if step is None else step
     return [
         *_tasks(run),
-        f"{done:,} steps of {run.batch_size:,} sequences ({done * run.batch_size:,} sequences)",
+        _steps(run, step),
         f"optimizer: {type(run.optimizer).__name__}, learning rate {run.optimizer.learning_rate:g}, schedule "
         f"{type(run.schedule).__name__}; dropout {run.model.dropout:g}; activations in {run.model.dtype}",
     ]
+
+
+def _steps(run: Run, step: int | None) -> str:
+    done = run.steps if step is None else step
+    sequences, length = done * run.batch_size, row_length(run)
+    done_to = "written" if all(isinstance(task.objective, FullLM) for task in run.tasks) else "read"
+    tokens = f"; {sequences * length:,} tokens {done_to}, padding included" if length else ""
+    return f"{done:,} steps of {run.batch_size:,} sequences ({sequences:,} sequences{tokens})"
 
 
 def _tasks(run: Run) -> list[str]:
@@ -193,8 +236,11 @@ def _listed(patterns: tuple[str, ...]) -> str:
 
 
 def public_name(path: str) -> str:
-    """A relative path as it is; of an absolute one the last name, of a checkpoint the run's and its step too."""
+    """A relative path as it is; of an absolute one the last name, of a checkpoint the run's and its step too; of a model
+    in the Hub's cache of downloads its name there and the commit."""
     whole = Path(path)
+    if found := _SNAPSHOT.search(path):
+        return f"{found[1]}/{found[2]}@{found[3][:12]}"
     if not whole.is_absolute():
         return path
     return "/".join(whole.parts[-3:]) if whole.parent.name == CHECKPOINTS else whole.name

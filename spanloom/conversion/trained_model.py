@@ -32,6 +32,8 @@ class Lineage:
     """What the run started from; none: random weights."""
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of the programs that trained it."""
+    before: "tuple[Lineage, ...]" = ()
+    """What the run was started from, and that from in its turn, earliest first, as far as it is there to be read."""
 
     @property
     def home(self) -> Path:

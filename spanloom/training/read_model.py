@@ -10,11 +10,12 @@ from spanloom.conversion.detect import KINDS, Kind, detect
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.stored_model import StoredModel
 from spanloom.conversion.trained_model import TrainedModel
+from spanloom.training.ancestry import lineage_of
 from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
 from spanloom.training.checkpoints import restore
 from spanloom.training.converted import stored_converted
 from spanloom.training.facts import vocabulary_inside
-from spanloom.training.stored_checkpoint import lineage_of, stored_checkpoint
+from spanloom.training.stored_checkpoint import stored_checkpoint
 
 
 def read_model(path: Path, which: str = "last", vocabulary: str | None = None) -> TrainedModel:

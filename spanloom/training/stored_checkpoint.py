@@ -8,16 +8,15 @@ from spanloom.conversion.stored import Stored
 from spanloom.conversion.stored_model import Memory, Slot, StoredModel
 from spanloom.conversion.stored_weights import stacked_weight
 from spanloom.conversion.t5x_orbax import read_arrays
-from spanloom.conversion.trained_model import Lineage
 from spanloom.model.params import declare, flatten
 from spanloom.optim.adafactor import SLOTS, factoring
 from spanloom.settings.optimizer import Adafactor
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import ARRAYS
+from spanloom.training.ancestry import lineage_of
 from spanloom.training.checkpoint_paths import check_intact, damaged
 from spanloom.training.checkpoints import AVERAGED, OPTIMIZER, PARAMS
-from spanloom.training.facts import Facts, read_facts_and_arrays, vocabulary_inside
-from spanloom.training.integrity import fingerprint
+from spanloom.training.facts import read_facts_and_arrays, vocabulary_inside
 
 _COUNT = "count"
 
@@ -39,20 +38,6 @@ def stored_checkpoint(path: Path) -> StoredModel:
         lineage_of(path, facts),
         path,
         _memory(path, facts.run, arrays[OPTIMIZER]) if item == PARAMS else None,
-    )
-
-
-def lineage_of(path: Path, facts: Facts) -> Lineage:
-    """Where the weights of the checkpoint `path` come from."""
-    losses = {"training loss of the last step": facts.loss, "held-out loss": facts.heldout_loss}
-    return Lineage(
-        origin=str(path.resolve()),
-        run=facts.run,
-        step=facts.step,
-        checkpoint=fingerprint(path),
-        losses={name: loss for name, loss in losses.items() if loss is not None},
-        started_from=facts.started_from,
-        versions={name: str(value) for name, value in facts.machine.items()},
     )
 
 
