@@ -1,4 +1,4 @@
-"""A Hugging Face Hub on loopback that models are pushed to and read from: the requests huggingface_hub makes, over HTTP.
+"""A Hugging Face Hub on loopback that models are pushed to and read from: the requests of huggingface_hub, over HTTP.
 
 It keeps what it is sent in memory, files by hash as the Hub does, and fails when it is told to.
 """
@@ -196,13 +196,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if not known or name.split("/")[0] not in (USER, "group"):
                 return error(403, "This repository is not yours to write")
             return getattr(self, f"_{what}")(name, repo, rest, body)
+        if what == "tree" and "/" in rest:
+            return error(404, f"{rest} does not exist", "EntryNotFound")  # no model here has folders
         if what in (None, "revision", "tree"):
             commit = self._commit_of(repo, rest or "main")
             if commit is None:
                 return error(404, f"Invalid rev id: {rest}", "RevisionNotFound")
             entries = [self._entry(file, sha) for file, sha in repo.commits[commit].items()]
             if what == "tree":
-                return reply([{"type": "file", "path": e["rfilename"], "oid": e["blobId"], **e} for e in entries])
+                return reply([_in_tree(entry) for entry in entries])
             return reply({"id": name, "sha": oid(commit), "private": repo.private, "siblings": entries, "tags": []})
         return error(404, "not here")
 
@@ -322,6 +324,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+def _in_tree(entry):
+    large_one = {"lfs": {**entry["lfs"], "oid": entry["lfs"]["sha256"]}} if "lfs" in entry else {}
+    return {"type": "file", "path": entry["rfilename"], "oid": entry["blobId"], "size": entry["size"], **large_one}
 
 
 def texts(value) -> bool:

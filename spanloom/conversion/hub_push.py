@@ -62,7 +62,9 @@ class Pushed:
     def describe(self) -> str:
         """The push as lines for a terminal."""
         seen = "private" if self.private else "public"
-        done = f"pushed {len(self.sent)} files" if self.sent or self.removed else "nothing to push: all is there already"
+        done = (
+            f"pushed {len(self.sent)} files" if self.sent or self.removed else "nothing to push: all is there already"
+        )
         removed = f", removed {', '.join(self.removed)}" if self.removed else ""
         lines = [f"{done}{removed}: {self.url} ({seen})"]
         if self.kept:

@@ -236,8 +236,8 @@ def _listed(patterns: tuple[str, ...]) -> str:
 
 
 def public_name(path: str) -> str:
-    """A relative path as it is; of an absolute one the last name, of a checkpoint the run's and its step too; of a model
-    in the Hub's cache of downloads its name there and the commit."""
+    """A relative path as it is; of an absolute one the last name, of a checkpoint the run's and its step too; of what
+    lies in the Hub's cache of downloads its name there and the commit."""
     whole = Path(path)
     if found := _SNAPSHOT.search(path):
         return f"{found[1]}/{found[2]}@{found[3][:12]}"

@@ -73,7 +73,9 @@ def main(work: Path) -> None:
         found: dict[str, object] = {}
         if case.get("batch"):
             with np.load(work / f"{name}.npz") as batch:
-                values, found["loading"] = answers(case["folder"], dict(batch), case.get("resave"), case.get("write", False))
+                values, found["loading"] = answers(
+                    case["folder"], dict(batch), case.get("resave"), case.get("write", False)
+                )
             np.savez(work / f"{name}-result.npz", **values)
         if case.get("texts"):
             found |= tokens(case["folder"], case["texts"])

@@ -230,7 +230,7 @@ def test_no_library(monkeypatch):
 
 def test_offline(hub, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(HubError, match="HF_HUB_OFFLINE is set.*Unset it"):
+    with pytest.raises(HubError, match=r"HF_HUB_OFFLINE is set.*Unset it"):
         check_access(Repository(NAME))
 
 
@@ -238,7 +238,7 @@ def test_a_token_that_is_not_known(hub, monkeypatch, export):
     monkeypatch.setenv("HF_TOKEN", "hf_wrongOne")
     folder = export()
     for act in (lambda: check_access(Repository(NAME)), lambda: push(folder, Repository(NAME))):
-        with pytest.raises(HubError, match="the token is not accepted. Make a new one") as caught:
+        with pytest.raises(HubError, match=r"the token is not accepted. Make a new one") as caught:
             act()
         assert "hf_wrongOne" not in str(caught.value)
     assert folder.is_dir() and hub.repos == {}
@@ -251,12 +251,14 @@ def test_a_token_that_may_only_read(hub):
 
 
 def test_the_name_of_somebody_else(hub, export):
-    with pytest.raises(HubError, match="somebody is neither you nor an organisation of yours. Yours are me/x, group/x"):
+    with pytest.raises(
+        HubError, match=r"somebody is neither you nor an organisation of yours. Yours are me/x, group/x"
+    ):
         check_access(Repository("somebody/x"))
     check_access(Repository("group/x"))
     hub.role = "fineGrained"  # such a token does not tell of organisations, so only the Hub can
     check_access(Repository("somebody/x"))
-    with pytest.raises(HubError, match="your token may not write there.*You don't have the rights.*stays"):
+    with pytest.raises(HubError, match=r"your token may not write there.*You don't have the rights.*stays"):
         push(export(), Repository("somebody/x"))
     hub.put("somebody/x", {".gitattributes": b"#"})
     with pytest.raises(HubError, match="your token may not write there"):
@@ -351,7 +353,7 @@ def test_no_error_tells_the_token(hub, export, waits, place):
 def test_what_did_not_arrive_as_sent_is_noticed(hub, export, monkeypatch):
     monkeypatch.setattr(hub, "commit", lambda repo, branch, files: type(hub).commit(repo, branch, {"config.json": "0"}))
     hub.stored["0"] = b""
-    with pytest.raises(HubError, match="after the commit .* are not there as sent"):
+    with pytest.raises(HubError, match=r"after the commit .* are not there as sent"):
         push(export(), Repository(NAME))
 
 
