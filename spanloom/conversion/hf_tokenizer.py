@@ -18,6 +18,13 @@ from spanloom.vocabularies.bytes import ByteVocabulary
 SPIECE_NAME = "spiece.model"
 FAST_NAME = "tokenizer.json"
 _SENTINEL = re.compile(r"(\u2581?)<extra_id_(\d+)>")
+_FIXED = {
+    # transformers 4 lets its generic class make token types, too, which generate refuses of a T5
+    "model_input_names": ["input_ids", "attention_mask"],
+    # transformers 4 takes spaces before punctuation out of what it decodes unless told not to
+    "clean_up_tokenization_spaces": False,
+    "model_max_length": 1_000_000_000,
+}
 _SPECIAL = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
 
 
@@ -70,7 +77,7 @@ def _byte_files(vocabulary: Bytes) -> dict[str, bytes]:
         "additional_special_tokens": names,
         # the first three strip spaces, as ByT5Tokenizer itself declares them
         "added_tokens_decoder": {str(index): _added(text, strip=index < 3) for index, text in sorted(added.items())},
-        "model_max_length": 1_000_000_000,
+        **_FIXED,
     }
     return {"tokenizer_config.json": to_json(config), "special_tokens_map.json": to_json(_special_tokens_map(names))}
 
@@ -117,8 +124,7 @@ def _spiece_files(vocabulary: SentencePiece, content: bytes) -> dict[str, bytes]
             str(token["id"]): {key: value for key, value in token.items() if key != "id"}
             for token in fast["added_tokens"]
         },
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": 1_000_000_000,
+        **_FIXED,
     }
     return {
         SPIECE_NAME: content,

@@ -61,6 +61,7 @@ def tokens(folder: str, texts: list[str]) -> dict[str, object]:
         "class": type(tokenizer).__name__,
         "length": len(tokenizer),
         "ids": ids,
+        "inputs": sorted(tokenizer("a b")),
         "decoded": [tokenizer.decode(row, skip_special_tokens=True) for row in ids],
         "sentinel": tokenizer.convert_tokens_to_ids("<extra_id_0>"),
         "special": [tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id],

@@ -29,6 +29,7 @@ TEXTS = [
     "ﬁne ½ Ⅷ ｆｕｌｌ１２３ e\u0301 … №5",
     "{curly} <tag> ~tilde~ \\back ^hat `tick` 😀🎉",
     "x = [1, 2.5, -3e4]  # code_with_underscores",
+    "Spaces before signs stay , do n't they ? So they do .",
 ]
 SPECIAL = re.compile(r"<pad>|</s>|<unk>")
 
@@ -56,6 +57,10 @@ def check(
         vocabulary = build(settings)
         assert report[name]["special"] == [vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id]
         assert report[name]["length"] >= vocabulary.size, name
+        assert report[name]["inputs"] == ["attention_mask", "input_ids"], "and nothing that generate does not take"
+        if isinstance(settings, Bytes):
+            plain = [(text, back) for text, back in zip(texts, report[name]["decoded"], strict=True) if "<" not in text]
+            assert plain and all(text == back for text, back in plain), name
         assert report[name]["sentinel"] == vocabulary.sentinels[0]
         for text, theirs in zip(texts, report[name]["ids"], strict=True):
             assert theirs == [*ours(vocabulary, settings, text), vocabulary.eos_id], (name, text)
