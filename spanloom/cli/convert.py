@@ -1,24 +1,34 @@
-"""`spanloom convert SRC DST --to hf`: a run or a checkpoint, ours or T5X's, as a folder that Hugging Face loads."""
+"""`spanloom convert SRC DST`: any checkpoint as one of Hugging Face, T5X or Spanloom."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from spanloom.cli.errors import UsageError
 from spanloom.cli.parsing import options
 
-ABOUT = """A run or a checkpoint as a folder that Hugging Face loads; every weight is read back and compared.
+if TYPE_CHECKING:
+    from spanloom.conversion.hub_push import Repository
+
+ABOUT = """A checkpoint in another format; every weight is read back and compared before it says done.
 
 SRC may be a run directory, one of its checkpoints/STEP, a checkpoint of T5X or Mesh TensorFlow (or a folder of them),
-or a Hugging Face folder; what it is and which model is found out. The checkpoints of T5X and Mesh TensorFlow hold no
-vocabulary: where the SentencePiece model lies beside them, or they are of bytes, it is found, too.
+a Hugging Face folder, or what this command wrote; what it is and which model is found out. The checkpoints of T5X and
+Mesh TensorFlow hold no vocabulary: where the SentencePiece model lies beside them, or they are of bytes, it is found,
+too. hf is a folder that Hugging Face loads; t5x a checkpoint of T5X (version 3) with Adafactor's memory where SRC has
+it, so that training goes on there; spanloom one that every command here takes, memory included. One layer is in memory
+at a time, so that models convert that are much larger than it.
 
     spanloom convert runs/quickstart exported --to hf
-    spanloom convert runs/a exported --to hf --which best
-    spanloom convert t5_small/checkpoint_1000000 exported --to hf
+    spanloom convert runs/a exported --to hf --which best --dtype bfloat16
+    spanloom convert t5_small/checkpoint_1000000 t5_small_here --to spanloom
+    spanloom convert runs/a for_t5x --to t5x
     spanloom convert runs/a exported --to hf --push user/name --private
 """
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 2**20, "GIB": 2**30}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) *([a-z]*)", re.IGNORECASE)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,15 +38,20 @@ def main(argv: Sequence[str]) -> int:
     @dataclass(frozen=True)
     class Options:
         source: Annotated[Positional[str], arg(metavar="SRC")]
-        """A run directory, one of its checkpoints/STEP, a T5X checkpoint, or a Hugging Face folder."""
+        """A run directory, one of its checkpoints/STEP, a T5X checkpoint, a Hugging Face folder, or a converted one."""
         destination: Annotated[Positional[str], arg(metavar="DST")]
         """Folder to write."""
-        to: Literal["hf"]
-        """Format to write."""
+        to: Literal["hf", "t5x", "spanloom"] | None = None
+        """Format to write; unset: hf of what Spanloom made, spanloom of what comes from elsewhere."""
         which: str = "last"
         """Checkpoint of a run: last, best, or a step."""
         vocabulary: str | None = None
         """Vocabulary of a T5X checkpoint: its SentencePiece model, or bytes; unset: found beside it."""
+        dtype: Literal["float32", "bfloat16", "keep"] = "float32"
+        """Type of the weights written. keep: bfloat16 where the source has it, else float32. float32 holds bfloat16 to
+        the bit, there and back."""
+        shard_size: str = "5GB"
+        """Largest file of weights of a Hugging Face folder."""
         overwrite: bool = False
         """Replace what was exported there from another run, with --push on the Hub as well. A folder that holds
         anything else is never replaced."""
@@ -48,22 +63,35 @@ def main(argv: Sequence[str]) -> int:
         branch: str | None = None
         """With --push: branch of the repository to write, made where there is none; unset: main."""
 
-    chosen = options(Options, argv, "spanloom convert", "SRC DST --to hf [flags]", ABOUT)
-    _refuse_idle(chosen.push, chosen.private, chosen.branch)
-    repository = None
-    if chosen.push is not None:
+    chosen = options(Options, argv, "spanloom convert", "SRC DST [--to hf|t5x|spanloom] [flags]", ABOUT)
+    shard_bytes = size_in_bytes(chosen.shard_size)
+    repository = _repository(chosen.push, chosen.to, chosen.private, chosen.branch, chosen.overwrite)
+    from spanloom.cli.progress_bar import counting
+    from spanloom.conversion.convert import HUGGING_FACE, convert
+    from spanloom.conversion.detect import detect
+    from spanloom.conversion.t5x_write import T5X
+    from spanloom.training.converted import SPANLOOM
+    from spanloom.training.read_model import open_model
+
+    path = Path(chosen.source)
+    form = {"hf": HUGGING_FACE, "t5x": T5X, "spanloom": SPANLOOM}[
+        chosen.to or ("hf" if repository else _natural(detect(path)))
+    ]
+    source = open_model(path, chosen.which, chosen.vocabulary)
+    if repository is not None:
         from spanloom.conversion import hub_push
 
-        repository = hub_push.Repository(chosen.push, chosen.private, chosen.branch, chosen.overwrite)
-        hub_push.check_access(repository)  # before hours of conversion
-    from spanloom.conversion.convert import HUGGING_FACE, convert
-    from spanloom.training.read_model import read_model
-
-    source = read_model(Path(chosen.source), chosen.which, chosen.vocabulary)
-    if repository is not None:
-        hub_push.check_content(repository, source.lineage)
+        hub_push.check_access(repository, source.lineage)  # before hours of conversion
     report = convert(
-        source, chosen.destination, HUGGING_FACE, overwrite=chosen.overwrite, name=chosen.push, progress=print
+        source,
+        chosen.destination,
+        form,
+        overwrite=chosen.overwrite,
+        max_shard_bytes=shard_bytes,
+        dtype=chosen.dtype,
+        name=chosen.push,
+        progress=print,
+        watch=counting,
     )
     print(report.describe())
     if repository is not None:
@@ -71,6 +99,31 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _refuse_idle(push: str | None, private: bool, branch: str | None) -> None:
-    if push is None and (private or branch is not None):
-        raise UsageError(f"{'--private' if private else '--branch'} goes with --push user/name")
+def _repository(
+    push: str | None, to: str | None, private: bool, branch: str | None, overwrite: bool
+) -> "Repository | None":
+    """Where to publish, if that was asked for. Raises UsageError for flags that say nothing, HubError for no name."""
+    if push is None:
+        if private or branch is not None:
+            raise UsageError(f"{'--private' if private else '--branch'} goes with --push user/name")
+        return None
+    if to not in (None, "hf"):
+        raise UsageError(f"--push publishes what Hugging Face loads: --to hf, not {to}")
+    from spanloom.conversion.hub_push import Repository, check_name
+
+    check_name(push)
+    return Repository(push, private, branch, overwrite)
+
+
+def _natural(kind: str) -> Literal["hf", "spanloom"]:
+    """What is made of a source for which no format is asked: out of here, or in."""
+    return "hf" if kind in ("run", "checkpoint", "converted") else "spanloom"
+
+
+def size_in_bytes(text: str) -> int:
+    """The bytes that a size such as 5GB, 500 MB or 2GiB means. Raises UsageError for what is none."""
+    match = _SIZE.fullmatch(text.strip())
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None or (size := int(float(match[1]) * unit)) < 1:
+        raise UsageError(f"--shard-size {text!r}: give a size such as 5GB or 500MB")
+    return size

@@ -1,10 +1,19 @@
 """How far a long command is."""
 
+import contextlib
 import sys
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _SECONDS_BETWEEN = 10.0
+
+
+@contextlib.contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar that what it gives counts on."""
+    with ProgressBar(what, total) as bar:
+        yield bar.advance
 
 
 class ProgressBar:

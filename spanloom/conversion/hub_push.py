@@ -102,11 +102,12 @@ def check_name(name: str) -> None:
         )
 
 
-def check_access(repository: Repository) -> None:
-    """Ask the Hub, before anything is converted, whether the repository may be written; nothing is changed there.
+def check_access(repository: Repository, lineage: Lineage) -> None:
+    """Ask the Hub, before anything is converted, whether a model may be published there; nothing is changed there.
 
     Raises HubError where huggingface_hub is missing, there is no token or it does not do, the owner is somebody else,
-    or the repository is public and was to be private.
+    the repository is public and was to be private, or it holds anything but an earlier export of the same model (unless
+    `overwrite`).
     """
     check_name(repository.name)
     api = _api()
@@ -123,11 +124,7 @@ def check_access(repository: Repository) -> None:
     if there.commit is None:
         _refuse_other_owner(repository, user)
     _refuse_public(repository, there)
-
-
-def check_content(repository: Repository, lineage: Lineage) -> None:
-    """Raise HubError if the repository holds anything but an earlier export of the same model, unless `overwrite`."""
-    _refuse_other_model(repository, _look(_api(), repository), lineage)
+    _refuse_other_model(repository, there, lineage)
 
 
 def push(folder: Path, repository: Repository, progress: Callable[[str], None] = lambda line: None) -> Pushed:

@@ -10,7 +10,7 @@ from pathlib import Path
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
 from spanloom.pipeline.durable import explain_full_disk, sync_directory
-from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE, STORES, TENSORBOARD
+from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE, STORES, TENSORBOARD, is_converted
 
 _RUN_FOLDERS = (CHECKPOINTS, STORES, TENSORBOARD)
 """What a run keeps in its directory, beside files."""
@@ -23,8 +23,11 @@ def check_destination(dst: Path) -> None:
     """
     for folder in (dst.absolute(), *dst.absolute().parents):
         of_a_run = folder.name in _RUN_FOLDERS and (folder.parent / RUN_FILE).is_file()
-        if of_a_run or (folder != dst.absolute() and (folder / FACTS).is_file()):
-            raise ConversionError(dst, f"is among the files of a run ({folder}); name a folder outside it")
+        whole = (folder / FACTS).is_file() or is_converted(folder)
+        if of_a_run or (folder != dst.absolute() and whole):
+            raise ConversionError(
+                dst, f"is among the files of a run or a checkpoint ({folder}); name a folder outside it"
+            )
     if dst.exists() and not dst.is_dir():
         raise ConversionError(dst, "is a file; name a new folder for the export")
     if not dst.is_dir() or not any(dst.iterdir()):

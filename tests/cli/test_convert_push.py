@@ -107,9 +107,10 @@ def test_what_the_hub_refuses_is_said_before_anything_is_converted(source):
         (["--branch", "v1"], "--branch goes with --push"),
         (["--push", ""], "--push is empty"),
         (["--push", "name"], "name it as user/name"),
+        (["--push", "me/name", "--to", "t5x"], "--push publishes what Hugging Face loads: --to hf, not t5x"),
     ],
 )
 def test_flags_that_say_nothing_are_refused(source, capsys, flags, said):
-    assert main(["convert", str(source), str(source.parent / "exported"), "--to", "hf", *flags]) in (1, 2)
+    assert main(["convert", str(source), str(source.parent / "exported"), *flags]) in (1, 2)
     assert said in capsys.readouterr().err
     assert not (source.parent / "exported").exists()

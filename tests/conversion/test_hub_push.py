@@ -14,7 +14,7 @@ from same_weights import different_weights
 
 from spanloom.conversion import hub_push
 from spanloom.conversion.hub_errors import HubError, ask
-from spanloom.conversion.hub_push import Repository, check_access, check_content, check_name, push
+from spanloom.conversion.hub_push import Repository, check_access, check_name, push
 from spanloom.conversion.huggingface import import_hf, read_lineage, write_folder
 from spanloom.conversion.stored_model import as_stored
 from spanloom.conversion.trained_model import Lineage, TrainedModel
@@ -27,6 +27,8 @@ from spanloom.settings.vocabulary import Bytes
 NAME = f"{USER}/novels"
 TINY = Model(vocab_size=384, d_model=16, d_ff=24, num_heads=2, d_kv=4, num_encoder_layers=1, num_decoder_layers=1)
 RUN = Run(name="novels", task=Task("novels", TextFiles(("/home/anna/secret/*.txt",))), model=TINY, start="/home/anna/s")
+
+UNKNOWN = Lineage("/home/anna/elsewhere")
 
 
 @pytest.fixture
@@ -85,8 +87,7 @@ def there(hub, branch="main") -> dict[str, bytes]:
 def test_a_model_is_published_whole_and_a_second_time_nothing_is_sent(hub, export):
     folder = export()
     (folder / "notes.txt").write_text("not of the export")
-    check_access(Repository(NAME, private=True))
-    check_content(Repository(NAME, private=True), read_lineage(folder))
+    check_access(Repository(NAME, private=True), read_lineage(folder))
     assert hub.repos == {}, "checks change nothing"
     told: list[str] = []
     pushed = push(folder, Repository(NAME, private=True), told.append)
@@ -134,7 +135,7 @@ def test_another_model_is_not_overwritten_unless_told(hub, export):
     push(mine, Repository(NAME))
     before = dict(hub.files(NAME))
     for act in (
-        lambda: check_content(Repository(NAME), read_lineage(other)),
+        lambda: check_access(Repository(NAME), read_lineage(other)),
         lambda: push(other, Repository(NAME)),
     ):
         with pytest.raises(HubError, match=r"holds another model \(a/checkpoints/1\).*--overwrite"):
@@ -203,7 +204,7 @@ def test_a_branch_is_made_and_the_others_stay(hub, export):
 )
 def test_a_name_that_is_none_is_refused_before_anything_is_asked(hub, name, said):
     with pytest.raises(HubError, match=said):
-        check_access(Repository(name))
+        check_access(Repository(name), UNKNOWN)
     assert hub.asked == []
 
 
@@ -218,26 +219,26 @@ def test_names_of_the_hub_are_names(name):
 def test_no_token(hub, monkeypatch):
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(HubError, match="no token to write with: set HF_TOKEN"):
-        check_access(Repository(NAME))
+        check_access(Repository(NAME), UNKNOWN)
     assert hub.asked == []
 
 
 def test_no_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(HubError, match=r"pip install 'spanloom\[hub\]'"):
-        check_access(Repository(NAME))
+        check_access(Repository(NAME), UNKNOWN)
 
 
 def test_offline(hub, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(HubError, match=r"HF_HUB_OFFLINE is set.*Unset it"):
-        check_access(Repository(NAME))
+        check_access(Repository(NAME), UNKNOWN)
 
 
 def test_a_token_that_is_not_known(hub, monkeypatch, export):
     monkeypatch.setenv("HF_TOKEN", "hf_wrongOne")
     folder = export()
-    for act in (lambda: check_access(Repository(NAME)), lambda: push(folder, Repository(NAME))):
+    for act in (lambda: check_access(Repository(NAME), UNKNOWN), lambda: push(folder, Repository(NAME))):
         with pytest.raises(HubError, match=r"the token is not accepted. Make a new one") as caught:
             act()
         assert "hf_wrongOne" not in str(caught.value)
@@ -247,17 +248,17 @@ def test_a_token_that_is_not_known(hub, monkeypatch, export):
 def test_a_token_that_may_only_read(hub):
     hub.role = "read"
     with pytest.raises(HubError, match="may only read"):
-        check_access(Repository(NAME))
+        check_access(Repository(NAME), UNKNOWN)
 
 
 def test_the_name_of_somebody_else(hub, export):
     with pytest.raises(
         HubError, match=r"somebody is neither you nor an organisation of yours. Yours are me/x, group/x"
     ):
-        check_access(Repository("somebody/x"))
-    check_access(Repository("group/x"))
+        check_access(Repository("somebody/x"), UNKNOWN)
+    check_access(Repository("group/x"), UNKNOWN)
     hub.role = "fineGrained"  # such a token does not tell of organisations, so only the Hub can
-    check_access(Repository("somebody/x"))
+    check_access(Repository("somebody/x"), UNKNOWN)
     with pytest.raises(HubError, match=r"your token may not write there.*You don't have the rights.*stays"):
         push(export(), Repository("somebody/x"))
     hub.put("somebody/x", {".gitattributes": b"#"})
@@ -268,7 +269,7 @@ def test_the_name_of_somebody_else(hub, export):
 def test_a_public_repository_does_not_become_private(hub, export):
     folder = export()
     push(folder, Repository(NAME))
-    for act in (check_access, lambda repository: push(folder, repository)):
+    for act in (lambda repository: check_access(repository, UNKNOWN), lambda repository: push(folder, repository)):
         with pytest.raises(HubError, match="is public, and --private was asked for"):
             act(Repository(NAME, private=True))
 
@@ -333,7 +334,7 @@ def test_a_network_that_stays_away_ends_with_what_to_do(hub, export, waits):
 def test_no_server_at_all(hub, monkeypatch, waits):
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(HubError, match="cannot be reached"):
-        check_access(Repository(NAME))
+        check_access(Repository(NAME), UNKNOWN)
 
 
 @pytest.mark.parametrize("place", ["create$", "/preupload/", "/batch", "/storage/", "/commit/"])

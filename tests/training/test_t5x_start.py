@@ -8,7 +8,10 @@ import pytest
 from t5x_files import write_t5x
 from tiny_training import same_arrays, tiny_run, train, write_text
 
+from spanloom.conversion.convert import convert
+from spanloom.conversion.t5x_checkpoint import open_checkpoint
 from spanloom.conversion.t5x_names import their_layer
+from spanloom.conversion.t5x_write import T5X
 from spanloom.model.params import declare, flatten
 from spanloom.optim.build import build
 from spanloom.settings.follow import Follow
@@ -17,6 +20,8 @@ from spanloom.settings.run import Checkpoints
 from spanloom.settings.weights import Weights
 from spanloom.training.checkpoint_paths import latest
 from spanloom.training.checkpoints import restore
+from spanloom.training.converted import SPANLOOM
+from spanloom.training.read_model import open_model
 from spanloom.training.start import StartError, find_start, load_start
 from spanloom.training.state import state_shapes
 
@@ -116,3 +121,29 @@ def test_a_checkpoint_of_weights_alone_has_nothing_to_continue(run, ours, tmp_pa
         find_start(dataclasses.replace(run, start=str(path), follow=ON))
     schedule = dataclasses.replace(run, start=str(path), follow=Follow(schedule="continue"))
     assert find_start(schedule).reached.schedule == 900
+
+
+def test_our_checkpoint_written_for_t5x_is_the_one_that_t5x_would_have_written(ours, theirs, tmp_path):
+    report = convert(open_model(ours), tmp_path / "out", T5X)
+    assert report.num_slots > 0 and report.largest_difference == 0
+    mine, wanted = (open_checkpoint(folder / "checkpoint_3") for folder in (tmp_path / "out", theirs))
+    assert mine.step == wanted.step == 3
+    for found, there in ((mine.weights, wanted.weights), (mine.slots, wanted.slots)):
+        assert found.keys() == there.keys()
+        for name, array in found.items():
+            np.testing.assert_array_equal(array.read(), there[name].read(), err_msg=name)
+
+
+@pytest.mark.parametrize("source", ["ours", "theirs"])
+def test_a_converted_model_goes_on_as_what_it_came_from(run, ours, theirs, tmp_path, source):
+    """The optimizer's memory and the step come along, from T5X and from a run."""
+    convert(open_model({"ours": ours, "theirs": theirs}[source], vocabulary=None), tmp_path / "out", SPANLOOM)
+    following = dataclasses.replace(run, start=str(tmp_path / "out"), follow=ON)
+    shapes = state_shapes(declare(run.model), build(run.optimizer, run.schedule, declare(run.model)), run.weights)
+    found = find_start(following)
+    start = load_start(following, found, None, shapes.opt_state)
+    restored = restore(latest(ours), shapes.opt_state)
+    assert same_arrays(start.opt_state, restored.opt_state) and same_arrays(start.params, restored.params)
+    assert found.reached.schedule == 3 and "optimizer as after 3 steps" in start.description
+    with pytest.raises(StartError, match=r"has momentum: give --optimizer\.beta1"):
+        find_start(dataclasses.replace(following, optimizer=dataclasses.replace(FACTORED, beta1=None)))
