@@ -40,8 +40,8 @@ _UNTIED = (
     "transformers 5 warns on loading that `shared.weight` and `lm_head.weight` ought to be tied but differ, so that it "
     "does not tie them. That is right: this model has a head of its own, as its `config.json` says "
     "(`tie_word_embeddings` is false), but transformers 5 takes every T5 for tied until it sees the weights. In a copy "
-    "that transformers 5 saves, that setting is true: set it to false there before transformers 4 loads it, or the head "
-    "is tied and the logits are scaled."
+    "that transformers 5 saves, that setting is true: set it to false there before transformers 4 loads it, or the "
+    "head is tied and the logits are scaled."
 )
 
 
