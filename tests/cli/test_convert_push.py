@@ -1,5 +1,6 @@
 """`convert --push`: published once the folder is in place, by a process that may be killed at any moment."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -55,48 +56,50 @@ def run(hub, source, *more, token=TOKEN):
     return done
 
 
-def test_a_push_that_is_killed_goes_on_and_a_third_one_has_nothing_to_do(source):
-    try:
-        import huggingface_hub  # noqa: F401
-    except ImportError:
+@pytest.fixture
+def hub():
+    if importlib.util.find_spec("huggingface_hub") is None:
         absent("the package huggingface_hub is not installed: pip install 'spanloom[hub]'")
-    with model_hub() as hub:
-        hub.faults.append(Fault("POST", "/commit/", None, hang=True))
-        process = subprocess.Popen(command(source, "--private"), env=environment(hub, source.parent / "home"))
-        deadline = time.monotonic() + 300
-        while not hub.count("POST .*/commit/") and time.monotonic() < deadline:
-            assert process.poll() is None, "it pushes"
-            time.sleep(0.05)
-        process.kill()
-        process.wait()
-        hub.release.set()
-        assert (source.parent / "exported" / "config.json").is_file(), "the folder is in place before anything is sent"
-        assert set(hub.files(NAME)) == {".gitattributes"}, "nothing half there"
-
-        sent = hub.count("PUT /storage")
-        assert sent
-        done = run(hub, source, "--private")
-        assert done.returncode == 0, done.stderr
-        assert hub.count("PUT /storage") == sent, "what had arrived is not sent again"
-        assert hub.repos[NAME].private and hub.repos[NAME].messages == ["a, step 7"]
-        assert f"pushed 7 files: {hub.address}/{NAME} (private)" in done.stdout
-        weights = hub.files(NAME)["model.safetensors"]
-        assert weights == (source / "model.safetensors").read_bytes()
-        assert f'from_pretrained("{NAME}")' in hub.files(NAME)["README.md"].decode()
-
-        again = run(hub, source, "--debug")
-        assert again.returncode == 0 and "nothing to push: all is there already" in again.stdout
-        assert len(hub.repos[NAME].messages) == 1
+    with model_hub() as found:
+        yield found
 
 
-def test_what_the_hub_refuses_is_said_before_anything_is_converted(source):
-    with model_hub() as hub:
-        done = run(hub, source, "--debug", token="hf_wrongOne")
-        assert done.returncode == 1 and "the token is not accepted" in done.stderr
-        assert "hf_wrongOne" not in done.stdout + done.stderr
-        done = run(hub, source, token="")
-        assert done.returncode == 1 and "there is no token to write with" in done.stderr
-        assert "Traceback" not in done.stderr
+def test_a_push_that_is_killed_goes_on_and_a_third_one_has_nothing_to_do(hub, source):
+    hub.faults.append(Fault("POST", "/commit/", None, hang=True))
+    process = subprocess.Popen(command(source, "--private"), env=environment(hub, source.parent / "home"))
+    deadline = time.monotonic() + 300
+    while not hub.count("POST .*/commit/") and time.monotonic() < deadline:
+        assert process.poll() is None, "it pushes"
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    hub.release.set()
+    assert (source.parent / "exported" / "config.json").is_file(), "the folder is in place before anything is sent"
+    assert set(hub.files(NAME)) == {".gitattributes"}, "nothing half there"
+
+    sent = hub.count("PUT /storage")
+    assert sent
+    done = run(hub, source, "--private")
+    assert done.returncode == 0, done.stderr
+    assert hub.count("PUT /storage") == sent, "what had arrived is not sent again"
+    assert hub.repos[NAME].private and hub.repos[NAME].messages == ["a, step 7"]
+    assert f"pushed 7 files: {hub.address}/{NAME} (private)" in done.stdout
+    weights = hub.files(NAME)["model.safetensors"]
+    assert weights == (source / "model.safetensors").read_bytes()
+    assert f'from_pretrained("{NAME}")' in hub.files(NAME)["README.md"].decode()
+
+    again = run(hub, source, "--debug")
+    assert again.returncode == 0 and "nothing to push: all is there already" in again.stdout
+    assert len(hub.repos[NAME].messages) == 1
+
+
+def test_what_the_hub_refuses_is_said_before_anything_is_converted(hub, source):
+    done = run(hub, source, "--debug", token="hf_wrongOne")
+    assert done.returncode == 1 and "the token is not accepted" in done.stderr
+    assert "hf_wrongOne" not in done.stdout + done.stderr
+    done = run(hub, source, token="")
+    assert done.returncode == 1 and "there is no token to write with" in done.stderr
+    assert "Traceback" not in done.stderr
     assert not (source.parent / "exported").exists()
 
 

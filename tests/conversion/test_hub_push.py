@@ -31,12 +31,17 @@ RUN = Run(name="novels", task=Task("novels", TextFiles(("/home/anna/secret/*.txt
 UNKNOWN = Lineage("/home/anna/elsewhere")
 
 
-@pytest.fixture
-def hub(monkeypatch, tmp_path):
+def library():
     try:
         from huggingface_hub import constants, utils
     except ImportError:
         absent("the package huggingface_hub is not installed: pip install 'spanloom[hub]'")
+    return constants, utils
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    constants, utils = library()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
@@ -210,10 +215,8 @@ def test_a_name_that_is_none_is_refused_before_anything_is_asked(hub, name, said
 
 @pytest.mark.parametrize("name", ["me/a", "Some-Org/By_T5.small-2", "a1/b", "me/novels_"])
 def test_names_of_the_hub_are_names(name):
-    from huggingface_hub.utils import validate_repo_id
-
     check_name(name)
-    validate_repo_id(name)
+    library()[1].validate_repo_id(name)
 
 
 def test_no_token(hub, monkeypatch):
