@@ -17,7 +17,7 @@ from spanloom.conversion.weights import Dtype, Weights, written_type
 from spanloom.model.params import declare, flatten
 from spanloom.vocabularies.build import build
 
-FEW_PARAMS = 500_000_000
+FEW_PARAMS = 100_000_000
 """Up to so many all of the fixed sentences are read to a model, above the first alone: a CPU takes minutes for it."""
 WHOLE_BYTES = 1 << 31
 """Up to so many bytes a model is run whose layers cannot be read one by one."""
