@@ -2,11 +2,12 @@
 
     .venv/bin/python benchmarks/convert.py [--width 2048] [--layers 6] [--rounds 3] [--dtype float32] [--json FILE]
 
-A Hugging Face folder of random weights is made (by default 0.5 billion of them, 2 GB), and then, in turn and as often as
---rounds says, copied by safetensors (load_file, save_file, and a flush to disk, which conversions do, too) and converted
-to each format: written, every weight read back and compared, and log-probabilities of source and result computed layer
-by layer. Every one runs in a process of its own, whose peak memory is told with the time. The median of the rounds
-counts; imports and Python's start do not.
+A Hugging Face folder of random weights is made (by default 0.5 billion of them, 2 GB), and then, in turn and as often
+as --rounds says, copied by safetensors (load_file, save_file, and a flush to disk, which conversions do, too) and
+converted to each format: written, every weight read back and compared, and log-probabilities of source and result
+computed layer by layer. Every one runs in a process of its own, whose peak memory is told with the time. The median of
+the rounds counts; imports and Python's start do not. CPU seconds, of all threads, are told beside: they are what a busy
+machine does not change.
 """
 
 import argparse
@@ -35,7 +36,7 @@ way, source, out, dtype = sys.argv[1:]
 spent = {}
 if way == "safetensors":
     from safetensors.numpy import load_file, save_file
-    before, begun = peak(), time.perf_counter()
+    before, begun, processor = peak(), time.perf_counter(), time.process_time()
     Path(out).mkdir()
     save_file(load_file(f"{source}/model.safetensors"), f"{out}/model.safetensors", metadata={"format": "pt"})
     spent["unflushed"] = time.perf_counter() - begun
@@ -52,14 +53,14 @@ else:
 
     @contextlib.contextmanager
     def watch(what, total):
-        begun = time.perf_counter()
+        begun = time.process_time()
         yield lambda count: None
-        spent[what] = time.perf_counter() - begun
+        spent[what] = time.process_time() - begun
 
-    before, begun = peak(), time.perf_counter()
+    before, begun, processor = peak(), time.perf_counter(), time.process_time()
     form = {"hf": HUGGING_FACE, "spanloom": SPANLOOM, "t5x": T5X}[way]
     convert(open_model(Path(source)), out, form, dtype=dtype, watch=watch)
-spent["seconds"] = time.perf_counter() - begun
+spent["seconds"], spent["cpu_seconds"] = time.perf_counter() - begun, time.process_time() - processor
 print(json.dumps({**spent, "peak_mib": peak() - before}))
 """
 
@@ -120,15 +121,19 @@ def main() -> None:
             for _ in range(chosen.rounds)
         ]
     print(f"{params:,} parameters, {chosen.dtype}, {size / 2**20:,.0f} MiB; median of {chosen.rounds}")
-    print("| | seconds | times safetensors | written | compared | peak MiB |\n|---|---|---|---|---|---|")
+    print("| | seconds | x | CPU seconds | x | to write | to compare | peak MiB |\n|---|---|---|---|---|---|---|---|")
     figures = []
     for way in chosen.ways:
         middle = {key: statistics.median(one[way][key] for one in rounds) for key in rounds[0][way]}
-        ratio = statistics.median(one[way]["seconds"] / one[chosen.ways[0]]["seconds"] for one in rounds)
+        base = chosen.ways[0]
+        ratios = {
+            f"{key}_ratio": statistics.median(one[way][key] / one[base][key] for one in rounds)
+            for key in ("seconds", "cpu_seconds")
+        }
+        figures.append({"way": way, **middle, **ratios})
+        wall, cpu = (f"{middle[key]:.1f} | {ratios[f'{key}_ratio']:.2f}" for key in ("seconds", "cpu_seconds"))
         written, compared = (f"{middle.get(f'numbers {what}', 0):.1f}" for what in ("written", "compared"))
-        peak = middle["peak_mib"]
-        print(f"| {way} | {middle['seconds']:.1f} | {ratio:.2f} | {written} | {compared} | {peak:,.0f} |")
-        figures.append({"way": way, "ratio": ratio, **middle})
+        print(f"| {way} | {wall} | {cpu} | {written} | {compared} | {middle['peak_mib']:,.0f} |")
     if chosen.json:
         whole = {"parameters": params, "dtype": chosen.dtype, "bytes": size, "rounds": chosen.rounds, "ways": figures}
         chosen.json.write_text(json.dumps(whole, indent=1) + "\n")
