@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/convert.py [--width 2048] [--layers 6] [--rounds 3] [--dtype float32] [--json FILE]
 
-A Hugging Face folder of random weights is made (by default 0.5 billion of them, 2 GB), and then, in turn and as often
+A Hugging Face folder of random weights is made (by default 0.9 billion of them, 3.6 GB), and then, in turn and as often
 as --rounds says, copied by safetensors (load_file, save_file, and a flush to disk, which conversions do, too) and
 converted to each format: written, every weight read back and compared, and log-probabilities of source and result
 computed layer by layer. Every one runs in a process of its own, whose peak memory is told with the time. The median of
