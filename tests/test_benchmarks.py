@@ -30,6 +30,10 @@ def test_each_says_what_it_does(script: str) -> None:
 # worker that they share runs below, on a tiny model.
 SMALLEST = {
     "cli.py": (["--repeat", "1"], "spanloom recipes"),
+    "convert.py": (
+        ["--width", "32", "--layers", "1", "--rounds", "1", "--ways", "safetensors", "hf"],
+        r"\| hf \| \d.* \| [\d,]+ \|",
+    ),
     "data.py": (["--quick", "--text", "TEXT"], "store to batch"),
     "identical_loss.py": (["HEAD", "--steps", "1", "--cases", "scanned"], "identical to|scanned: differs from step"),
     "generate.py": (

@@ -17,7 +17,7 @@ from spanloom.conversion.weights import Dtype, Weights, written_type
 from spanloom.model.params import declare, flatten
 from spanloom.vocabularies.build import build
 
-FEW_PARAMS = 500_000_000
+FEW_PARAMS = 100_000_000
 """Up to so many all of the fixed sentences are read to a model, above the first alone: a CPU takes minutes for it."""
 WHOLE_BYTES = 1 << 31
 """Up to so many bytes a model is run whose layers cannot be read one by one."""
@@ -168,7 +168,7 @@ def convert(
             difference, num_tokens = _compare(source, written, dtype, done)
         files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in _files(folder)}
     rounded = any(weight.dtype != written_type(weight.dtype, dtype) == "bfloat16" for weight in source.weights.values())
-    notes = (*source.notes, *notes, *written.notes)
+    notes = (*source.notes, *notes, *written.notes, *_widened(source.weights, dtype))
     return Report(
         dst,
         files,
@@ -203,7 +203,7 @@ def _write_hf(folder: Path, source: StoredModel, output: Output) -> tuple[str, .
         dtype=output.dtype,
         done=output.done,
     )
-    return ("the optimizer's memory is left out: Hugging Face's folders have weights alone",) if source.memory else ()
+    return ()
 
 
 HUGGING_FACE = Format("a Hugging Face folder", _write_hf, stored_hf)
@@ -234,6 +234,15 @@ def _check(source: StoredModel) -> None:
             f"the vocabulary has {size} ids, but the embedding only {source.model.vocab_size} rows: it is not the "
             "vocabulary this model was trained with"
         )
+
+
+def _widened(weights: Weights, dtype: Dtype) -> tuple[str, ...]:
+    """What to say of weights of fewer bits that are written as float32."""
+    types = {one.dtype for one in weights.values() if written_type(one.dtype, dtype) == "float32"}
+    if not (low := sorted(types & {"float16", "bfloat16"})):
+        return ()
+    keep = "; --dtype keep leaves bfloat16 as it is" if "bfloat16" in low else ""
+    return (f"weights stored as {' and '.join(low)} were widened to float32, which holds them to the bit{keep}",)
 
 
 def _compare(source: StoredModel, written: StoredModel, dtype: Dtype, done: Callable[[int], None]) -> tuple[float, int]:

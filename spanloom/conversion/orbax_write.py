@@ -4,18 +4,20 @@ A folder is an OCDBT database with one zarr array for each name, and _METADATA, 
 own (a test does), and `t5x_orbax` does without Orbax. Each layer has chunks of its own.
 """
 
+import errno
+import functools
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
-
-import zstandard
+from typing import Any
 
 from spanloom.conversion import zarr_write
 from spanloom.conversion.t5x_orbax import LISTING
 from spanloom.conversion.weights import Dtype, Weights, checked, written_type
 from spanloom.conversion.zarr_write import ChunkWriter, chunk_shape
 
-_COMPRESSOR = {"id": "zstd", "level": 1}
+_COMPRESSOR = None  # weights shrink by few percent, and to pack and unpack them takes longer than all the rest
 _SIZES = {"float32": 4, "bfloat16": 2}
 
 
@@ -31,10 +33,10 @@ def write_arrays(folder: Path, weights: Weights, dtype: Dtype, done: Callable[[i
     store = tensorstore.KvStore.open(
         {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder.absolute()}/"}}
     ).result()
-    with ChunkWriter(lambda content: zstandard.ZstdCompressor(level=1).compress(content.data)) as writer:
+    with ChunkWriter(lambda content: content.tobytes()) as writer:
         for name, weight in weights.items():
             key = name.replace("/", ".")
-            put = lambda file, content, key=key: store.write(f"{key}/{file}", content).result()  # noqa: E731
+            put = functools.partial(_put, store, key)
             kind = written_type(weight.dtype, dtype)
             stacked = () if weight.layers is None else (1,)
             inner = chunk_shape(weight.shape[len(stacked) :], zarr_write.CHUNK_BYTES // _SIZES[kind])
@@ -45,6 +47,16 @@ def write_arrays(folder: Path, weights: Weights, dtype: Dtype, done: Callable[[i
                 done(array.size)
             listed[name] = weight.shape
     (folder / LISTING).write_text(json.dumps(_listing(listed)), encoding="utf-8")
+
+
+def _put(store: Any, key: str, file: str, content: bytes) -> None:
+    """Raises what the file system says as OSError: TensorStore has it in the text of a ValueError."""
+    try:
+        store.write(f"{key}/{file}", content).result()
+    except ValueError as error:
+        codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        code = next((code for code in codes if os.strerror(code) in str(error)), errno.EIO)
+        raise OSError(code, str(error).splitlines()[0][:300]) from error
 
 
 def _listing(shapes: dict[str, tuple[int, ...]]) -> dict[str, object]:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from spanloom.conversion.weights import Dtype, Weights, cast, written_type
+from spanloom.conversion.weights import Dtype, Weights, cast, in_order, written_type
 from spanloom.model.attention import make_mask
 from spanloom.model.layers import rms_norm
 from spanloom.model.params import DecoderLayer, EncoderLayer, Norm, PositionBias, declare, path_name
@@ -47,7 +47,7 @@ class _Reader:
         return self._weights[name].read(layer)
 
     def as_written(self, name: str, array: np.ndarray) -> np.ndarray:
-        return np.asarray(cast(array, written_type(self._weights[name].dtype, self._dtype)), np.float32)
+        return np.asarray(cast(in_order(array), written_type(self._weights[name].dtype, self._dtype)), np.float32)
 
     def whole(self, name: str) -> jax.Array:
         return jnp.asarray(self.as_written(name, self.raw(name)))

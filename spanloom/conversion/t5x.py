@@ -95,8 +95,7 @@ def open_t5x(path: str | Path, which: str = "last") -> OpenedT5X:
     gin = t5x_gin.beside(checkpoint.path)
     model, notes = _as_configured(model, gin)
     model = replace(model, name=published_name(model))
-    if low := sorted({one.dtype for one in checkpoint.weights.values()} - {"float32", "float64"}):
-        notes = (*notes, f"weights stored as {', '.join(low)} were widened to float32")
+    notes = (*notes, *_widened(checkpoint))
     foreign = sorted(name for name in checkpoint.slots if name.rpartition("/")[2] not in SLOTS)
     if foreign:
         notes = (*notes, f"its optimizer is no Adafactor ({foreign[0]}), so that it cannot go on: weights alone")
@@ -115,14 +114,19 @@ def stored_t5x(path: str | Path, which: str = "last", vocabulary: str | None = N
     found = opened.vocabulary(vocabulary)
     if found is None:
         raise t5x_vocabulary.missing(opened.checkpoint.path, opened.model.vocab_size)
-    place, notes = opened.checkpoint.path, opened.notes
-    if found.note:
-        notes = (*notes, found.note)
+    place, widened = opened.checkpoint.path, _widened(opened.checkpoint)
+    notes = tuple(note for note in (*opened.notes, found.note) if note and note not in widened)
     mark = t5x_vocabulary.mark_of(place)
     lineage = read_lineage(mark.parent) if mark else Lineage(str(place.resolve()), step=opened.checkpoint.step)
     return StoredModel(
         opened.model, opened.weights(), found.vocabulary, lineage, place, opened.memory(), opened.layout, notes
     )
+
+
+def _widened(checkpoint: T5XCheckpoint) -> tuple[str, ...]:
+    """What to say of weights that are read into memory as float32."""
+    low = sorted({one.dtype for one in checkpoint.weights.values()} - {"float32", "float64"})
+    return (f"weights stored as {', '.join(low)} were widened to float32",) if low else ()
 
 
 def _as_configured(model: Model, gin: GinFacts | None) -> tuple[Model, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from spanloom.conversion.weights import in_order
 from spanloom.conversion.zarr_arrays import META
 
 CHUNK_BYTES = 1 << 26
@@ -71,14 +72,13 @@ class ChunkWriter:
             self._take_results(self._under_way)
 
     def write(self, array: np.ndarray, chunks: Sequence[int], put: Put, prefix: tuple[int, ...] = ()) -> None:
-        """Put every chunk of an array; `prefix` stands before its place in the name. The array may be let go of
-        once this returns. Raises what an earlier `put` raised."""
+        """Put every chunk of an array; `prefix` stands before its place in the name. The array is not to
+        change afterwards. Raises what an earlier `put` raised."""
         counts = [-(-size // chunk) for size, chunk in zip(array.shape, chunks, strict=True)]
         for place in np.ndindex(*counts):
             part = array[tuple(slice(i * n, (i + 1) * n) for i, n in zip(place, chunks, strict=True))]
             name = ".".join(map(str, (*prefix, *place))) or "0"
-            # a copy even where the bytes lie together: the array is a view of a file, perhaps, that is closed
-            content = np.array(part, order="C").reshape(-1).view(np.uint8)
+            content = in_order(part).reshape(-1).view(np.uint8)
             self._submit(name, content, put)
 
     def _submit(self, name: str, content: np.ndarray, put: Put) -> None:

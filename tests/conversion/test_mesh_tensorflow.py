@@ -73,7 +73,7 @@ def test_weights_slots_and_step(tmp_path, model, norm, bfloat16):
     found = flatten(opened.params())
     for name, array in from_t5x(weights).items():
         np.testing.assert_array_equal(found[name], array.astype(np.float32))
-    assert opened.kept.read()["v"].keys() == found.keys()
+    assert opened.memory().slots["v"].keys() == found.keys()
     assert list(steps_in(tmp_path)) == [999_900]
 
 

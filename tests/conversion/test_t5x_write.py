@@ -88,10 +88,7 @@ def test_hugging_face_to_t5x_and_back_is_equal_to_the_bit(tmp_path, tiny, make_s
     assert stored_hf(tmp_path / "again").model == stored_hf(tmp_path / "hf").model
 
 
-@pytest.mark.parametrize("bfloat16", [False, True])
-@pytest.mark.parametrize(
-    "layout", [Layout(), Layout(heads_apart=True), Layout(scanned=True, heads_apart=True)], ids=str
-)
+@pytest.mark.parametrize(("layout", "bfloat16"), list(zip(LAYOUTS, (True, False, True), strict=True)), ids=str)
 def test_t5x_to_t5x_keeps_every_array(tmp_path, tiny, layout, bfloat16):
     weights = random_weights(tiny, layout, bfloat16=bfloat16)
     path = write_t5x_file(tmp_path / "base" / "checkpoint_70", weights)
@@ -194,8 +191,7 @@ def test_an_optimizer_that_is_not_what_it_was_is_noticed(tmp_path, tiny, monkeyp
     assert not (tmp_path / "bad").exists()
 
 
-def test_layers_are_not_all_in_memory(tmp_path, tiny, make_source):
-    """A part is read when its turn comes, and let go of."""
+def test_one_part_is_read_at_a_time(tmp_path, tiny, make_source):
     source = as_stored(make_source(tiny))
     alive, most = 0, 0
 

@@ -2,7 +2,10 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -215,3 +218,32 @@ def test_recipes_find_model_and_vocabulary(converted):
     assert model_and_vocabulary(str(folder)) == (source.model, source.vocabulary)
 
     assert list(stored_converted(folder).weights) == list(flatten(declare(source.model)))
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from tiny_model import tiny_source
+from spanloom.conversion.convert import HUGGING_FACE, convert
+from spanloom.conversion.t5x_write import T5X
+from spanloom.pipeline.durable import StorageError
+from spanloom.training.converted import SPANLOOM
+source, work = tiny_source(), Path(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+for form in (HUGGING_FACE, T5X, SPANLOOM):
+    try:
+        convert(source, work / "out", form)
+        print("written")
+    except StorageError as error:
+        print("no room to write" in str(error), [path.name for path in work.iterdir()])
+"""
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path):
+    """In every format: files may not grow beyond 8 KiB, which the system calls the same kind of error."""
+    (tmp_path / "work").mkdir()
+    tests = str(Path(__file__).resolve().parent.parent)
+    run = [sys.executable, "-c", FULL, tests, str(tmp_path / "work")]
+    ended = subprocess.run(run, capture_output=True, text=True)
+    assert ended.stdout.splitlines() == ["True []"] * 3, ended.stderr[-2000:]
