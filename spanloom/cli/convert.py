@@ -35,6 +35,8 @@ def main(argv: Sequence[str]) -> int:
         """Checkpoint of a run: last, best, or a step."""
         vocabulary: str | None = None
         """Vocabulary of a T5X checkpoint: its SentencePiece model, or bytes; unset: found beside it."""
+        activations: str | None = None
+        """Activations of a T5X checkpoint, gelu,linear or relu, where neither its config.gin nor its sizes tell."""
         overwrite: bool = False
         """Replace what was exported there from another run. A folder that holds anything else is never replaced."""
 
@@ -42,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     from spanloom.conversion.convert import convert_to_hf
     from spanloom.training.read_model import read_model
 
-    source = read_model(Path(chosen.source), chosen.which, chosen.vocabulary)
+    source = read_model(Path(chosen.source), chosen.which, chosen.vocabulary, chosen.activations)
     report = convert_to_hf(source, chosen.destination, overwrite=chosen.overwrite, progress=print)
     print(report.describe())
     return 0

@@ -35,6 +35,8 @@ def google(tmp_path):
     weights = random_weights(BYTES, Layout(scanned=True, heads_apart=True))
     weights["target/token_embedder/embedding"][258] += 30
     weights["state/step"] = np.asarray(1_000_000, np.int32)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.gin").write_text("T5Config.mlp_activations = ('gelu', 'linear')")
     return write_t5x(tmp_path / "model" / "checkpoint_1000000", weights, inline=lambda name: name == "state/step")
 
 
