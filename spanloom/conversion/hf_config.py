@@ -89,7 +89,7 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
     Raises ConversionError naming the file and the field that is missing, of a wrong type, or not ours.
     """
     kind = config.get("model_type")
-    if kind not in _ARCHITECTURES:
+    if not isinstance(kind, str) or kind not in _ARCHITECTURES:
         raise ConversionError(path, f"model_type is {kind!r}; only {', '.join(_ARCHITECTURES)} are T5-family models")
     for field in ("pad_token_id", "decoder_start_token_id"):
         check_id(config, path, field, 0)
@@ -116,7 +116,7 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
 
 def _activations(config: dict[str, Any], path: Path, default: str) -> Any:
     written = config.get("feed_forward_proj") or default
-    if written not in _FROM_HF:
+    if not isinstance(written, str) or written not in _FROM_HF:
         hint = (
             " ('gelu' alone is the exact form; only its tanh approximation is known here)" if written == "gelu" else ""
         )

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import spanloom
 from spanloom.conversion import hf_config, hf_files, hf_names, hf_tie, hf_tokenizer, safetensors_file
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # parameters are jax pytrees
     from spanloom.model.params import T5
 
 CONFIG_NAME = "config.json"
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,20 @@ def read_lineage(folder: str | Path) -> "Lineage":
         return Lineage(
             origin=str(mark["origin"]),
             run=None if mark["run"] is None else from_json(mark["run"]),
-            step=mark["step"],
-            checkpoint=mark.get("checkpoint"),
+            step=_of_type(int, mark["step"]),
+            checkpoint=_of_type(str, mark.get("checkpoint")),
             losses={name: float(value) for name, value in mark["losses"].items()},
-            started_from=mark["started_from"],
+            started_from=_of_type(str, mark["started_from"]),
             versions={str(name): str(version) for name, version in mark["versions"].items()},
         )
     except (LookupError, TypeError, AttributeError, ValueError):
         return Lineage(origin=str(Path(folder).resolve()))  # no export of ours, or one of another version
+
+
+def _of_type(kind: type[Value], value: object) -> Value | None:
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
 
 
 def write_folder(folder: Path, source: "TrainedModel", *, name: str, max_shard_bytes: int | None = None) -> None:

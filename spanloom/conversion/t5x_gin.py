@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spanloom.conversion.errors import ConversionError
+from spanloom.conversion.whole_file import read_whole
 
 NAMES = ("config.gin", "operative_config.gin")
 _BINDING = re.compile(r"^(?:[\w./]+[./])?(\w+)\.(\w+) *= *(.+)$")
@@ -54,7 +55,7 @@ def beside(checkpoint: Path) -> GinFacts | None:
 
 
 def _read(path: Path) -> GinFacts:
-    lines = list(_statements(path.read_text(encoding="utf-8", errors="replace")))
+    lines = list(_statements(read_whole(path, _MOST_BYTES).decode("utf-8", errors="replace")))
     macros = {match[1]: match[2] for line in lines if (match := _MACRO.match(line))}
     model: dict[str, Any] = {}
     files = []

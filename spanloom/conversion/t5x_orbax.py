@@ -8,6 +8,7 @@ from typing import Any
 from spanloom.conversion import zarr_arrays
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.stored import Stored
+from spanloom.conversion.whole_file import MOST, read_whole
 from spanloom.conversion.zarr_arrays import Chunks
 
 LISTING = "_METADATA"
@@ -36,13 +37,15 @@ def read_arrays(path: Path) -> dict[str, Stored]:
 def _listed(path: Path) -> list[tuple[str, ...]]:
     """Names of all arrays. Those which Orbax left out (empty tables, say) have no place."""
     try:
-        whole = json.loads(path.read_text(encoding="utf-8"))
+        whole = json.loads(read_whole(path).decode("utf-8"))
         entries: dict[str, Any] = whole["tree_metadata"]
         names = [
             tuple(str(part["key"]) for part in entry["key_metadata"])
             for entry in entries.values()
             if not entry["value_metadata"].get("skip_deserialize")
         ]
+    except ConversionError:
+        raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ConversionError(path, f"lists no arrays ({error}): copy the checkpoint again") from error
     if whole.get("use_zarr3"):
@@ -61,6 +64,8 @@ def _database(folder: Path, keys: frozenset[str]) -> dict[str, Chunks]:
     import tensorstore
 
     file = folder / _DATABASE
+    if (size := file.stat().st_size) > MOST:  # TensorStore ends the process where memory does not hold it
+        raise ConversionError(file, f"has {size:,} bytes, and such files {MOST:,} at most: copy the checkpoint again")
     spec = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder.absolute()}/"}}
     try:
         store = tensorstore.KvStore.open(spec).result()

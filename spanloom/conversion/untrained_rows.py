@@ -21,7 +21,7 @@ Scores = Callable[[np.ndarray], np.ndarray]
 """From rows to how unlike idle ones each is, in standard deviations."""
 
 _FEWEST = 6  # rows that show what untrained ones look like; mT5 has 12
-_STANDS_OUT = 6.0  # deviations; of an untrained row hardly ever more than 4
+_STANDS_OUT = 5.0  # deviations in three ways together; of an untrained row hardly ever more than 4
 _SHARE = 0.75  # of ordinary rows that must stand out
 _ALIKE = 1e-3  # rows that are equal to the last bit have no spread: then this part of their size counts as one
 
@@ -72,7 +72,8 @@ def untrained(matrices: Sequence[Gather], known: Known, ids: Sequence[int]) -> t
 
 def _standing_out(gather: Gather, known: Known, ids: Sequence[int]) -> np.ndarray | None:
     parts = [known.idle, ids, *known.ordinary]
-    rows = gather(np.concatenate(parts)).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaN is met below
+        rows = gather(np.concatenate(parts)).astype(np.float64)
     if not np.isfinite(rows).all():
         return None
     idle, asked, *groups = np.split(rows, np.cumsum([len(part) for part in parts])[:-1])
@@ -81,8 +82,8 @@ def _standing_out(gather: Gather, known: Known, ids: Sequence[int]) -> np.ndarra
     if best < _SHARE:
         return None
     like_first = measure.direction(asked[0])(asked)
-    like_first[0] = 0
-    return _largest([measure.distance(asked), aside(asked), like_first]) > _STANDS_OUT
+    like_first[0] = measure.direction(asked[1])(asked[:1])[0] if len(asked) > 1 else 0
+    return _together([measure.distance(asked), aside(asked), like_first]) > _STANDS_OUT
 
 
 def _used(group: np.ndarray, measure: "_Measure") -> tuple[float, Scores]:
@@ -91,11 +92,12 @@ def _used(group: np.ndarray, measure: "_Measure") -> tuple[float, Scores]:
     That is not taken from the very rows that are held against it: chance alone would make them lie in it.
     """
     aside = measure.direction(group[::2].mean(axis=0))
-    return float(np.mean(_largest([measure.distance(group[1::2]), aside(group[1::2])]) > _STANDS_OUT)), aside
+    return float(np.mean(_together([measure.distance(group[1::2]), aside(group[1::2])]) > _STANDS_OUT)), aside
 
 
-def _largest(scores: Sequence[np.ndarray]) -> np.ndarray:
-    return np.max(np.stack(scores), axis=0)
+def _together(scores: Sequence[np.ndarray]) -> np.ndarray:
+    """Little in each of several ways is much in all of them."""
+    return np.linalg.norm(np.stack(scores), axis=0)
 
 
 class _Measure:

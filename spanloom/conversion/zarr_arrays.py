@@ -18,6 +18,7 @@ import zstandard
 
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.stored import Stored, dtype_of, is_shape
+from spanloom.conversion.whole_file import read_whole
 
 META = ".zarray"
 _MAX_CHUNK_BYTES = 1 << 34
@@ -46,7 +47,7 @@ def folder_chunks(folder: Path) -> Chunks:
 
     def get(name: str) -> bytes:
         try:
-            return (folder / name).read_bytes()
+            return read_whole(folder / name, _MAX_CHUNK_BYTES)
         except OSError as error:
             raise ConversionError(folder / name, f"cannot be read ({error.strerror})") from error
 

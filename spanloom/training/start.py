@@ -169,7 +169,8 @@ def load_start(
         else [f"{found.path} does not say which vocabulary it was trained with; its ids are taken to be this run's"]
     )
     sentinels = untrained_by_rows(found.path, params, layout, (found.vocabulary, found.run), run)
-    sentinels = sentinels or untrained_by_run(found.path, found.run, found.vocabulary, run)
+    if sentinels is None:
+        sentinels = untrained_by_run(found.path, found.run, found.vocabulary, run)
     return Start(fitting, description, (*notes, *warnings, *sentinels), opt_state)
 
 

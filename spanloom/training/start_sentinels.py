@@ -27,30 +27,32 @@ _FEWER = (
 
 def untrained_by_rows(
     path: Path, params: Any, layout: Layout | None, saved: tuple[Vocabulary | None, Run | None], run: Run
-) -> list[str]:
+) -> list[str] | None:
     """A warning if rows of sentinels that this run's objective uses look untrained in the weights it starts from.
 
-    `saved`: vocabulary and run of these weights, as far as they are known. Empty where the weights cannot tell.
+    `saved`: vocabulary and run of these weights, as far as they are known; sentinels that this run used are trained.
+    None where the weights cannot tell.
     """
     count = sentinels_used(run, run.vocabulary)
-    if not count:
-        return []
     theirs, learnt = saved
-    matrices = _matrices(params, layout)
     used = build(run.vocabulary).sentinels[:count]
     before = build(theirs).sentinels[: sentinels_used(learnt, theirs)] if theirs and learnt else ()
+    asked = [one for one in used if one not in before]
+    if not asked:
+        return []
+    matrices = _matrices(params, layout)
     vocabulary = theirs if type(theirs) is type(run.vocabulary) else run.vocabulary
     assert vocabulary is not None
     known = known_of(vocabulary, run.model.vocab_size, [*used, *before])
-    if not (idle := untrained(matrices, known, used)):
-        return []
+    if not (idle := untrained(matrices, known, asked)):
+        return None if idle is None else []
     shown = ", ".join(map(str, idle[:3])) + (", ..." if len(idle) > 3 else "")
     warning = (
         f"the objective of this run uses {count} sentinels, and in the weights of {path} the embedding rows of "
         f"{len(idle)} of them look untrained (ids {shown}), like rows that no vocabulary uses. "
     )
-    if len(idle) < count and idle[0] != used[0]:
-        return [f"{warning}The first {used.index(idle[0])} look trained. {_FEWER}"]
+    if idle[0] != used[0]:
+        return [f"{warning}The first {used.index(idle[0])} were trained. {_FEWER}"]
     if other := _trained_elsewhere(matrices, known, vocabulary, used):
         return [f"{warning}The weights show other sentinels, {first_ids(build(other).sentinels)}: {flags(other)}"]
     return [

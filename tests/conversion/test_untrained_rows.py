@@ -44,7 +44,8 @@ def test_no_false_alarm_in_many_draws():
     for seed in range(40):
         array = matrix(seed, SIZE + 12, 256, 28, head=bool(seed % 2))
         assert look(array, used=28) in (None, ())
-        assert (found := look(array, used=30)) in (None, IDS[28:30])
+        found = look(array, used=30)
+        assert found in (None, IDS[28:30])
         told += found is not None
     assert told > 36
 

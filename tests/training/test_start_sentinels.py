@@ -103,7 +103,7 @@ def test_sentinels_of_pieces(tmp_path, tied):
     assert said(run_of(tmp_path, model, vocabulary, 90)) == []
     (warning,) = said(run_of(tmp_path, model, vocabulary, 160))
     assert "uses 9 sentinels" in warning and f"of 4 of them look untrained (ids {ids[5]}, {ids[6]}, " in warning
-    assert "The first 5 look trained. To use trained ones only, mask fewer spans" in warning
+    assert "The first 5 were trained. To use trained ones only, mask fewer spans" in warning
     assert dict(inspect(tmp_path).rows)["trained of them"] == "the first 5 of 100"
 
     (warning,) = said(run_of(tmp_path, model, dataclasses.replace(vocabulary, extra_ids=50), 90))
