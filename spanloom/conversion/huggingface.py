@@ -73,7 +73,7 @@ def import_hf(folder: str | Path) -> Imported:
     folder = Path(folder)
     settings, entries = _read_settings(folder)
     copies = {name for name in hf_names.EMBEDDING_COPIES if name in entries}
-    ignored = copies | ({hf_names.HEAD} if settings.model.tie_embeddings else set())
+    ignored = copies | {hf_names.NEVER_USED} | ({hf_names.HEAD} if settings.model.tie_embeddings else set())
     if not settings.model.tie_embeddings and hf_names.HEAD not in entries:
         entries = entries | {hf_names.HEAD: entries[hf_names.EMBEDDING]}  # decide_tie has said so in its note
     hf_weights.check_entries(entries, settings.model, folder, ignored)

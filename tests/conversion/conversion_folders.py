@@ -1,8 +1,6 @@
 """A small model in each format that is read, made here; and all of a reader's work on one folder."""
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
