@@ -13,6 +13,7 @@ from spanloom.conversion.zarr_arrays import Chunks
 
 LISTING = "_METADATA"
 _DATABASE = "manifest.ocdbt"
+_NO_ARRAYS = ("string", "None")
 
 
 def item_folder(path: Path) -> Path | None:
@@ -30,12 +31,12 @@ def read_arrays(path: Path) -> dict[str, Stored]:
         raise ConversionError(path, f"has no {LISTING}: it is no checkpoint of Orbax, or was not wholly written")
     names = _listed(folder / LISTING)
     keys = frozenset(".".join(name) for name in names)
-    found = _database(folder, keys) if (folder / _DATABASE).is_file() else _folders(folder, keys)
+    found = database(folder, keys) if has_database(folder) else _folders(folder, keys)
     return {"/".join(name): zarr_arrays.open_array(found[".".join(name)]) for name in names}
 
 
 def _listed(path: Path) -> list[tuple[str, ...]]:
-    """Names of all arrays. Those which Orbax left out (empty tables, say) have no place."""
+    """Names of all arrays. What Orbax left out (empty tables, say) has no place, and text is none."""
     try:
         whole = json.loads(read_whole(path).decode("utf-8"))
         entries: dict[str, Any] = whole["tree_metadata"]
@@ -43,6 +44,7 @@ def _listed(path: Path) -> list[tuple[str, ...]]:
             tuple(str(part["key"]) for part in entry["key_metadata"])
             for entry in entries.values()
             if not entry["value_metadata"].get("skip_deserialize")
+            and entry["value_metadata"].get("value_type") not in _NO_ARRAYS
         ]
     except ConversionError:
         raise
@@ -60,7 +62,13 @@ def _folders(folder: Path, keys: frozenset[str]) -> dict[str, Chunks]:
     return {key: zarr_arrays.folder_chunks(folder / key) for key in keys}
 
 
-def _database(folder: Path, keys: frozenset[str]) -> dict[str, Chunks]:
+def has_database(folder: Path) -> bool:
+    """Whether the arrays of a folder are in an OCDBT database."""
+    return (folder / _DATABASE).is_file()
+
+
+def database(folder: Path, keys: frozenset[str]) -> dict[str, Chunks]:
+    """The chunks of the arrays of these names in a folder's database. ConversionError where it is damaged."""
     import tensorstore
 
     file = folder / _DATABASE
