@@ -168,8 +168,8 @@ def _unblosc(content: bytes, size: int) -> bytes:
         raise _BloscError(f"a chunk of blosc that says {said:,} bytes, where {size:,} are to be")
     context = tensorstore.Context()
     compressor = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}  # the chunk itself says what it has
-    meta = {"shape": [size], "chunks": [size], "dtype": "|u1", "compressor": compressor, "order": "C"}
-    meta |= {"filters": None, "fill_value": None, "zarr_format": 2}
+    layout = {"shape": [size], "chunks": [size], "dtype": "|u1", "order": "C"}
+    meta: dict[str, Any] = {**layout, "compressor": compressor, "filters": None, "fill_value": None, "zarr_format": 2}
     spec = {"driver": "zarr", "kvstore": "memory://", "metadata": meta, "open": True, "assume_metadata": True}
     try:
         tensorstore.KvStore.open("memory://", context=context).result().write("0", content).result()
