@@ -57,7 +57,8 @@ def decide(scored: dict[str, float], extra_ids: int) -> tuple[Bytes, str]:
 def _scores(matrix: Rows) -> dict[str, float] | None:
     if len(matrix.shape) != 2 or matrix.shape[0] < _FEWEST_ROWS:
         return None
-    idle = matrix.read(*IDLE).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaN is met below
+        idle = matrix.read(*IDLE).astype(np.float64)
     if not np.isfinite(idle).all():
         return None
     distances = np.linalg.norm(idle - idle.mean(axis=0), axis=1)

@@ -56,8 +56,8 @@ def untrained_by_rows(
     if other := _trained_elsewhere(matrices, known, vocabulary, used):
         return [f"{warning}The weights show other sentinels, {first_ids(build(other).sentinels)}: {flags(other)}"]
     return [
-        f"{warning}No other sentinels look trained there either: this run has to teach them all, or take an objective "
-        "without them (prefix LM)"
+        f"{warning}Those of another convention do not look trained there either: this run has to teach them, or take "
+        "an objective without sentinels (prefix LM)"
     ]
 
 

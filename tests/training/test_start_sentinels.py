@@ -114,7 +114,7 @@ def test_sentinels_of_pieces(tmp_path, tied):
 def test_a_start_that_was_trained_without_sentinels(tmp_path):
     start_at(tmp_path, trained(384, BYTES, []))
     (warning,) = said(run_of(tmp_path, MODEL, Bytes()))
-    assert "No other sentinels look trained there either" in warning
+    assert "Those of another convention do not look trained there either" in warning
     assert dict(inspect(tmp_path).rows)["trained of them"].startswith("none")
 
 
