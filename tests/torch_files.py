@@ -43,6 +43,7 @@ def write_archive(
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("archive/data.pkl", program)
         archive.writestr("archive/byteorder", b"little")
+        archive.writestr("archive/version", b"3\n")
         for key, content in storages.items():
             archive.writestr(f"archive/data/{key}", content)
     return path

@@ -52,6 +52,8 @@ def main(argv: Sequence[str]) -> int:
         the bit, there and back."""
         shard_size: str = "5GB"
         """Largest file of weights of a Hugging Face folder."""
+        activations: str | None = None
+        """Activations of a T5X checkpoint, gelu,linear or relu, where neither its config.gin nor its sizes tell."""
         overwrite: bool = False
         """Replace what was exported there from another run, with --push on the Hub as well. A folder that holds
         anything else is never replaced."""
@@ -77,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
     form = {"hf": HUGGING_FACE, "t5x": T5X, "spanloom": SPANLOOM}[
         chosen.to or ("hf" if repository else _natural(detect(path)))
     ]
-    source = open_model(path, chosen.which, chosen.vocabulary)
+    source = open_model(path, chosen.which, chosen.vocabulary, chosen.activations)
     if repository is not None:
         from spanloom.conversion import hub_push
 

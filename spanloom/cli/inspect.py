@@ -30,13 +30,15 @@ def main(argv: Sequence[str]) -> int:
         """Checkpoint of a run: last, best, or a step; of T5X last or a step."""
         vocabulary: str | None = None
         """Vocabulary of a T5X checkpoint: its SentencePiece model, or bytes; unset: found beside it."""
+        activations: str | None = None
+        """Activations of a T5X checkpoint, gelu,linear or relu, where neither its config.gin nor its sizes tell."""
         json: bool = False
         """Print JSON in place of a table."""
 
     chosen = options(Options, argv, "spanloom inspect", "SRC [flags]", ABOUT)
     from spanloom.training.inspected import inspect
 
-    found = inspect(Path(chosen.source).expanduser(), chosen.which, chosen.vocabulary)
+    found = inspect(Path(chosen.source).expanduser(), chosen.which, chosen.vocabulary, chosen.activations)
     if chosen.json:
         print(json.dumps(dict(found.rows) | {"notes": list(found.notes)}, indent=2, ensure_ascii=False))
         return 0

@@ -2,6 +2,9 @@
 
 transformers 5 sets tie_word_embeddings to True in every T5 config that it builds, and writes it when it saves; what
 the file says then decides only whether logits are scaled by d_model^-0.5, so the flag is always written.
+
+Sizes must be there, and agree with the tensors. What a file leaves out else is what transformers itself takes: 32
+buckets, distance 128, epsilon 1e-6, relu (t5) or gated gelu (mt5, umt5).
 """
 
 from collections.abc import Mapping
@@ -89,7 +92,7 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
     Raises ConversionError naming the file and the field that is missing, of a wrong type, or not ours.
     """
     kind = config.get("model_type")
-    if kind not in _ARCHITECTURES:
+    if not isinstance(kind, str) or kind not in _ARCHITECTURES:
         raise ConversionError(path, f"model_type is {kind!r}; only {', '.join(_ARCHITECTURES)} are T5-family models")
     for field in ("pad_token_id", "decoder_start_token_id"):
         check_id(config, path, field, 0)
@@ -115,13 +118,19 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
 
 
 def _activations(config: dict[str, Any], path: Path, default: str) -> Any:
-    written = config.get("feed_forward_proj") or default
-    if written not in _FROM_HF:
+    written = default if config.get("feed_forward_proj") is None else config["feed_forward_proj"]
+    if not isinstance(written, str) or written not in _FROM_HF:
         hint = (
             " ('gelu' alone is the exact form; only its tanh approximation is known here)" if written == "gelu" else ""
         )
         raise ConversionError(path, f"feed_forward_proj {written!r} is not among {', '.join(_FROM_HF)}{hint}")
-    return _FROM_HF[written]
+    activations = _FROM_HF[written]
+    inner, gated = config.get("dense_act_fn"), config.get("is_gated_act")
+    if inner is not None and (not isinstance(inner, str) or _FROM_HF.get(inner, ("",))[0] != activations[0]):
+        raise ConversionError(path, f"feed_forward_proj is {written!r}, but dense_act_fn {inner!r}: only one is true")
+    if gated is not None and bool(gated) != (len(activations) == 2):
+        raise ConversionError(path, f"feed_forward_proj is {written!r}, but is_gated_act {gated}: only one is true")
+    return activations
 
 
 def check_id(config: Mapping[str, Any], path: Path, field: str, ours: int) -> None:

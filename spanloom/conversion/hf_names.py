@@ -46,6 +46,8 @@ EMBEDDING = "shared.weight"
 HEAD = "lm_head.weight"
 EMBEDDING_COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 """Names under which some savers repeat the embedding."""
+NEVER_USED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+"""A table in the released T5 1.0 that no version of transformers computes anything with."""
 
 
 @dataclass(frozen=True)

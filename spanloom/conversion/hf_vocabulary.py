@@ -68,7 +68,7 @@ def _bytes(folder: Path, tokenizer: Mapping[str, object], entries: Mapping[str, 
     mark = folder / MARK_NAME
     if mark.is_file():
         recorded = safetensors_file.read_json(mark).get("vocabulary")
-        if isinstance(recorded, dict) and recorded.get("sentinels") in sentinel_rows.FIRST:
+        if isinstance(recorded, dict) and str(recorded.get("sentinels")) in sentinel_rows.FIRST:
             google = recorded.get("google_sentinels", Bytes.google_sentinels)
             if type(extra_ids := recorded.get("extra_ids")) is int and type(google) is int:
                 return Found(Bytes(recorded["sentinels"], extra_ids, google))

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import spanloom
 from spanloom.conversion import hf_config, hf_files, hf_names, hf_tie, hf_tokenizer, safetensors_file
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # parameters are jax pytrees
     from spanloom.model.params import T5
 
 CONFIG_NAME = "config.json"
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def open_hf(folder: str | Path) -> Opened:
     folder = Path(folder)
     settings, entries = _read_settings(folder)
     copies = {name for name in hf_names.EMBEDDING_COPIES if name in entries}
-    ignored = copies | ({hf_names.HEAD} if settings.model.tie_embeddings else set())
+    ignored = copies | {hf_names.NEVER_USED} | ({hf_names.HEAD} if settings.model.tie_embeddings else set())
     if not settings.model.tie_embeddings and hf_names.HEAD not in entries:
         entries = entries | {hf_names.HEAD: entries[hf_names.EMBEDDING]}  # decide_tie has said so in its note
     hf_weights.check_entries(entries, settings.model, folder, ignored)
@@ -161,12 +162,18 @@ def _lineage_in(data: Mapping[str, Any]) -> "Lineage":
     return Lineage(
         origin=str(data["origin"]),
         run=None if data["run"] is None else from_json(data["run"]),
-        step=data["step"],
-        checkpoint=data.get("checkpoint"),
+        step=_of_type(int, data["step"]),
+        checkpoint=_of_type(str, data.get("checkpoint")),
         losses={name: float(value) for name, value in data["losses"].items()},
-        started_from=data["started_from"],
+        started_from=_of_type(str, data["started_from"]),
         versions={str(name): str(version) for name, version in data["versions"].items()},
     )
+
+
+def _of_type(kind: type[Value], value: object) -> Value | None:
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
 
 
 def write_folder(

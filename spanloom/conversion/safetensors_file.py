@@ -15,8 +15,10 @@ import ml_dtypes
 import numpy as np
 
 from spanloom.conversion.errors import ConversionError
+from spanloom.conversion.whole_file import read_whole
 
 AnyTensor = TypeVar("AnyTensor")
+_LONGEST_NAME = 200  # file systems allow 255 bytes
 MAX_HEADER_BYTES = 100_000_000  # the limit of the format's own library
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
@@ -169,8 +171,13 @@ def open_shards(
         raise ConversionError(index, "has no weight_map: it is not the index of a sharded checkpoint")
     entries: dict[str, AnyTensor] = {}
     for shard_name in sorted({str(name) for name in weight_map.values()}):
-        if Path(shard_name).name != shard_name:
-            raise ConversionError(index, f"names a shard outside its folder: {shard_name!r}")
+        if (
+            Path(shard_name).name != shard_name
+            or shard_name == ".."
+            or "\0" in shard_name
+            or len(shard_name) > _LONGEST_NAME
+        ):
+            raise ConversionError(index, f"names a shard outside its folder: {shard_name[:80]!r}")
         shard = folder / shard_name
         if not shard.is_file():
             raise ConversionError(shard, f"is missing, but {index.name} lists tensors in it: download it too")
@@ -185,11 +192,15 @@ def open_shards(
 def read_json(path: Path) -> dict[str, object]:
     """A JSON object from a file; ConversionError where it is missing or broken."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_whole(path).decode("utf-8"))
     except FileNotFoundError:
         raise ConversionError(path, "is missing") from None
     except IsADirectoryError:
         raise ConversionError(path, "is a folder; a JSON file is needed") from None
+    except OSError as error:
+        raise ConversionError(path, f"cannot be read ({error.strerror})") from error
+    except ConversionError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ConversionError(path, f"is not valid JSON ({error}): download it again") from error
     if not isinstance(value, dict):

@@ -13,7 +13,8 @@ from spanloom.settings.vocabulary import Bytes
 
 FIRST = {"google": 258, "huggingface": 259, "seqio": 383}
 """The first sentinel of each convention."""
-_IDLE = (300, 360)  # in every convention late sentinels
+IDLE = (300, 360)
+"""Rows of a model of bytes, the first and the one beyond the last, that are late sentinels in every convention."""
 _FEWEST_ROWS = 384
 _DISTINCT = 8.0  # deviations: among 60 untrained rows the largest is about 3
 _LEAD = 2.0
@@ -56,7 +57,8 @@ def decide(scored: dict[str, float], extra_ids: int) -> tuple[Bytes, str]:
 def _scores(matrix: Rows) -> dict[str, float] | None:
     if len(matrix.shape) != 2 or matrix.shape[0] < _FEWEST_ROWS:
         return None
-    idle = matrix.read(*_IDLE).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaN is met below
+        idle = matrix.read(*IDLE).astype(np.float64)
     if not np.isfinite(idle).all():
         return None
     distances = np.linalg.norm(idle - idle.mean(axis=0), axis=1)

@@ -1,11 +1,9 @@
 """Models from T5X: a checkpoint opened and understood, then read array by array."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
-from spanloom.conversion import t5x_checkpoint, t5x_gin, t5x_vocabulary
+from spanloom.conversion import t5x_checkpoint, t5x_gin, t5x_unseen, t5x_vocabulary
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import Found
 from spanloom.conversion.huggingface import read_lineage
@@ -18,25 +16,12 @@ from spanloom.conversion.t5x_slots import Kept, kept_slots
 from spanloom.conversion.t5x_weights import memory_of, weights_of
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.conversion.weights import Weight, read_all
-from spanloom.model.params import T5, declare
+from spanloom.model.params import T5
 from spanloom.model.sizes import published_name
 from spanloom.optim.adafactor import SLOTS
 from spanloom.settings.model import Model
 
 _FLOATS = {"float32", "float64", "bfloat16", "float16"}
-_GATED: tuple[tuple[Literal["gelu", "silu", "relu", "linear"], ...], ...] = (("gelu", "linear"), ("silu", "linear"))
-_PLAIN: tuple[tuple[Literal["gelu", "silu", "relu", "linear"], ...], ...] = (("relu",),)
-# T5Config's names of what the shapes have shown
-_SHOWN = {
-    "vocab_size": "vocab_size",
-    "emb_dim": "d_model",
-    "num_heads": "num_heads",
-    "num_encoder_layers": "num_encoder_layers",
-    "num_decoder_layers": "num_decoder_layers",
-    "head_dim": "d_kv",
-    "mlp_dim": "d_ff",
-    "logits_via_embedding": "tie_embeddings",
-}
 
 
 @dataclass(frozen=True)
@@ -47,6 +32,8 @@ class OpenedT5X:
     """Its arrays."""
     model: Model
     """Architecture, of a published name where it has such."""
+    activations_known: bool
+    """Whether the model's activations are those it was trained with; else they are only the commonest."""
     layout: Layout
     """How T5X laid the weights out."""
     kept: Kept | None
@@ -55,11 +42,6 @@ class OpenedT5X:
     """What the gin file beside it says."""
     notes: tuple[str, ...]
     """What a user should know."""
-
-    @property
-    def knows_activations(self) -> bool:
-        """Whether the activations are known, and not taken to be those of released models."""
-        return self.gin is not None and "mlp_activations" in self.gin.model
 
     def weights(self) -> dict[str, Weight]:
         """The weights, none of which has been read."""
@@ -81,11 +63,12 @@ class OpenedT5X:
         return t5x_vocabulary.find_vocabulary(checkpoint.path, checkpoint.weights, self.gin)
 
 
-def open_t5x(path: str | Path, which: str = "last") -> OpenedT5X:
+def open_t5x(path: str | Path, which: str = "last", activations: tuple[str, ...] | None = None) -> OpenedT5X:
     """The T5X checkpoint at `path`, or of a folder of them the last one or that of a step.
 
-    Raises ConversionError, naming file and array, where anything is missing, left over, cut short or of a shape that
-    does not go with the rest, of weights and optimizer alike, or where the gin file beside it speaks of another model.
+    `activations` are those that a user names, where neither weights nor a gin file show them. Raises ConversionError,
+    naming file and array, where anything is missing, left over, cut short or of a shape that does not go with the
+    rest, of weights and optimizer alike, or where the gin file beside it, or the user, speaks of another model.
     """
     checkpoint = t5x_checkpoint.open_checkpoint(t5x_checkpoint.find(Path(path), which))
     for name, stored in checkpoint.weights.items():
@@ -93,24 +76,39 @@ def open_t5x(path: str | Path, which: str = "last") -> OpenedT5X:
             raise ConversionError(stored.file, f"{name} is {stored.dtype}; weights are {', '.join(sorted(_FLOATS))}")
     model, layout = architecture({name: one.shape for name, one in checkpoint.weights.items()}, checkpoint.path)
     gin = t5x_gin.beside(checkpoint.path)
-    model, notes = _as_configured(model, gin)
-    model = replace(model, name=published_name(model))
-    notes = (*notes, *_widened(checkpoint))
+    completed = t5x_unseen.complete(model, gin, checkpoint.path, activations)
+    model = replace(completed.model, name=published_name(completed.model))
+    notes = (*completed.notes, *_widened(checkpoint))
     foreign = sorted(name for name in checkpoint.slots if name.rpartition("/")[2] not in SLOTS)
     if foreign:
         notes = (*notes, f"its optimizer is no Adafactor ({foreign[0]}), so that it cannot go on: weights alone")
     kept = None if foreign else kept_slots(model, layout, checkpoint.slots, checkpoint.path)
-    return OpenedT5X(checkpoint, model, layout, kept, gin, notes)
+    return OpenedT5X(checkpoint, model, completed.activations_known, layout, kept, gin, notes)
 
 
-def model_from_t5x(path: str | Path, which: str = "last", vocabulary: str | None = None) -> TrainedModel:
-    """A T5X checkpoint as a model in memory. Raises ConversionError where no vocabulary is known, too."""
-    return stored_t5x(path, which, vocabulary).load()
+def model_from_t5x(
+    path: str | Path,
+    which: str = "last",
+    vocabulary: str | None = None,
+    activations: tuple[str, ...] | None = None,
+) -> TrainedModel:
+    """A T5X checkpoint as a model in memory. Raises what `stored_t5x` raises."""
+    return stored_t5x(path, which, vocabulary, activations).load()
 
 
-def stored_t5x(path: str | Path, which: str = "last", vocabulary: str | None = None) -> StoredModel:
-    """A T5X checkpoint as the source of a conversion. Raises ConversionError where no vocabulary is known, too."""
-    opened = open_t5x(path, which)
+def stored_t5x(
+    path: str | Path,
+    which: str = "last",
+    vocabulary: str | None = None,
+    activations: tuple[str, ...] | None = None,
+) -> StoredModel:
+    """A T5X checkpoint as the source of a conversion.
+
+    Raises ConversionError where vocabulary or activations are not known, too.
+    """
+    opened = open_t5x(path, which, activations)
+    if not opened.activations_known:
+        raise t5x_unseen.unknown_activations(opened.model, opened.checkpoint.path)
     found = opened.vocabulary(vocabulary)
     if found is None:
         raise t5x_vocabulary.missing(opened.checkpoint.path, opened.model.vocab_size)
@@ -127,43 +125,3 @@ def _widened(checkpoint: T5XCheckpoint) -> tuple[str, ...]:
     """What to say of weights that are read into memory as float32."""
     low = sorted({one.dtype for one in checkpoint.weights.values()} - {"float32", "float64"})
     return (f"weights stored as {', '.join(low)} were widened to float32",) if low else ()
-
-
-def _as_configured(model: Model, gin: GinFacts | None) -> tuple[Model, tuple[str, ...]]:
-    """The model with the activations that a gin file names, and what to say of them.
-
-    Raises ConversionError where it says other sizes than the weights have.
-    """
-    said: Mapping[str, Any] = gin.model if gin else {}
-    for theirs, ours in _SHOWN.items():
-        if gin and theirs in said and said[theirs] != getattr(model, ours):
-            raise ConversionError(
-                gin.path,
-                f"says {theirs} = {said[theirs]!r}, but the weights beside it show {getattr(model, ours)}: it belongs "
-                "to another model; move it away to have it passed over",
-            )
-    if gin is None or "mlp_activations" not in said:
-        return as_published(model)
-    activations = said["mlp_activations"]
-    if not isinstance(activations, tuple | list) or len(activations) != len(model.activations):
-        raise ConversionError(
-            gin.path, f"says mlp_activations = {activations!r}; the weights have {len(model.activations)}"
-        )
-    configured = replace(model, activations=tuple(activations))
-    try:
-        declare(configured)
-    except ValueError as error:
-        raise ConversionError(gin.path, str(error)) from error
-    return configured, ()
-
-
-def as_published(model: Model) -> tuple[Model, tuple[str, ...]]:
-    """The model with the activations of the released one that has these very sizes, and what to say of them."""
-    for kind in _GATED if len(model.activations) == 2 else _PLAIN:
-        candidate = replace(model, activations=kind)
-        if (name := published_name(candidate)) != "custom":
-            return candidate, (f"activations {' x '.join(kind)}, those of {name}, which has these very sizes",)
-    return model, (
-        f"activations taken as {' x '.join(model.activations)}, as most released T5 with such weights have them: "
-        "weights do not show them, and no config.gin beside them says otherwise. Check that",
-    )

@@ -1,7 +1,7 @@
 """The architecture of a T5X checkpoint, from the names and shapes of its weights.
 
-All sizes show in the shapes: heads in the position tables, layers in the names or on axis 1. What weights cannot show
-is which activations were used; `t5x_gin` reads that where a configuration is there.
+All sizes show in the shapes: heads in the position tables, layers in the names or on axis 1, and a head's width, where
+heads are joined, by dividing. What weights cannot show, activations above all, is in `t5x_unseen`.
 """
 
 import re

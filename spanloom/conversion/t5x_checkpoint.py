@@ -48,7 +48,7 @@ def steps_in(folder: Path) -> dict[int, Path]:
 def is_checkpoint(path: Path) -> bool:
     """Whether a path is one checkpoint (perhaps a damaged one): a folder, or the one file of a small model."""
     if path.is_dir():
-        return _is_msgpack(path / INDEX) or _is_orbax(path)
+        return _is_msgpack(_index_of(path)) or _is_orbax(path)
     return tensor_bundle.is_index(path) or (_is_msgpack(path) and INDEX in path.name)
 
 
@@ -85,7 +85,9 @@ def open_checkpoint(path: Path) -> T5XCheckpoint:
     elif tensor_bundle.is_index(path):
         arrays, written_as = mesh_tensorflow.read_arrays(path), "Mesh TensorFlow"
     else:
-        arrays, written_as = t5x_msgpack.read_arrays(path), "T5X, msgpack and zarr"
+        place = _index_of(path).parent if path.is_dir() else path
+        arrays = t5x_msgpack.read_arrays(place)
+        written_as = "T5X, msgpack and zarr" if place == path else "T5X, written by an early Orbax"
     below = {"target/": {}, "state/param_states/": {}}  # type: dict[str, dict[str, Stored]]
     for name, array in arrays.items():
         for prefix, part in below.items():
@@ -106,6 +108,12 @@ def _step(path: Path, arrays: dict[str, Stored]) -> int:
     if not 0 <= number < 2**31:
         raise ConversionError(step.file, f"state/step is {number}, which no training comes to")
     return number
+
+
+def _index_of(path: Path) -> Path:
+    """Where the index of a checkpoint's folder is; the first releases of Orbax have it in `state`."""
+    inside = path / "state" / INDEX
+    return inside if inside.is_file() and not (path / INDEX).exists() else path / INDEX
 
 
 def _is_orbax(path: Path) -> bool:

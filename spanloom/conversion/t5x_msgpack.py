@@ -2,7 +2,8 @@
 
 Names are T5X's with slashes, "target/..." and "state/...". A leaf of the index is an array, or says as a TensorStore
 spec in which folder it is; only the last part of that path counts, so that a checkpoint may lie anywhere and nothing
-outside it is ever read.
+outside it is ever read. The first releases of Orbax (of 2023) wrote for T5X such an index, too, whose leaves are
+placeholders that name the folder.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,12 +14,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from spanloom.conversion import msgpack_file, zarr_arrays
+from spanloom.conversion import msgpack_file, t5x_orbax, zarr_arrays
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.stored import Stored
 
 INDEX = "checkpoint"
 VERSIONS = (2, 3)
+_PLACEHOLDER = "PLACEHOLDER://"
 
 
 def read_arrays(path: Path) -> dict[str, Stored]:
@@ -29,6 +31,8 @@ def read_arrays(path: Path) -> dict[str, Stored]:
     index = path / INDEX if path.is_dir() else path
     tree = msgpack_file.read_tree(index)
     version, optimizer = tree.get("version"), tree.get("optimizer")
+    if version is None and isinstance(tree.get("target"), dict):
+        return dict(_arrays(tree, (), index.parent, index))
     if not isinstance(optimizer, dict) or not isinstance(optimizer.get("target"), dict):
         raise ConversionError(index, "is a msgpack file, but holds no optimizer/target as T5X's checkpoints do")
     if version not in VERSIONS:
@@ -51,10 +55,18 @@ def _arrays(tree: Mapping[str, Any], above: tuple[str, ...], folder: Path, index
         elif isinstance(leaf, int | float) and not isinstance(leaf, bool):
             number = np.asarray(leaf, np.int64 if isinstance(leaf, int) else np.float64)
             yield name, Stored(index, str(number.dtype), (), lambda number=number: number)  # type: ignore[misc]
-        elif isinstance(leaf, str) and leaf.startswith("PLACEHOLDER:"):
-            raise ConversionError(index, f"names {name} by a placeholder, as the first releases of Orbax did")
-        elif leaf is not None:
+        elif isinstance(leaf, str) and leaf.startswith(_PLACEHOLDER):
+            yield name, zarr_arrays.open_array(_named(name, leaf.removeprefix(_PLACEHOLDER), folder, index))
+        elif leaf is not None and not (isinstance(leaf, list) and not leaf):
             raise ConversionError(index, f"has no array for {name}, but a {type(leaf).__name__}")
+
+
+def _named(name: str, place: str, folder: Path, index: Path) -> zarr_arrays.Chunks:
+    if PurePosixPath(place).name != place or place in ("", ".", "..") or "\0" in place:
+        raise ConversionError(index, f"keeps {name} at {place[:80]!r}, which is no folder beside it")
+    if t5x_orbax.has_database(folder):
+        return t5x_orbax.database(folder, frozenset({place}))[place]
+    return zarr_arrays.folder_chunks(folder / place)
 
 
 def _in_folder(name: str, spec: Mapping[str, Any], folder: Path, index: Path) -> Stored:

@@ -8,10 +8,12 @@ from typing import Any
 from spanloom.conversion import zarr_arrays
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.stored import Stored
+from spanloom.conversion.whole_file import MOST, read_whole
 from spanloom.conversion.zarr_arrays import Chunks
 
 LISTING = "_METADATA"
 _DATABASE = "manifest.ocdbt"
+_NO_ARRAYS = ("string", "None")
 
 
 def item_folder(path: Path) -> Path | None:
@@ -29,21 +31,24 @@ def read_arrays(path: Path) -> dict[str, Stored]:
         raise ConversionError(path, f"has no {LISTING}: it is no checkpoint of Orbax, or was not wholly written")
     names = _listed(folder / LISTING)
     keys = frozenset(".".join(name) for name in names)
-    found = _database(folder, keys) if (folder / _DATABASE).is_file() else _folders(folder, keys)
+    found = database(folder, keys) if has_database(folder) else _folders(folder, keys)
     last = zarr_arrays.LastChunk()
     return {"/".join(name): zarr_arrays.open_array(found[".".join(name)], last=last) for name in names}
 
 
 def _listed(path: Path) -> list[tuple[str, ...]]:
-    """Names of all arrays. Those which Orbax left out (empty tables, say) have no place."""
+    """Names of all arrays. What Orbax left out (empty tables, say) has no place, and text is none."""
     try:
-        whole = json.loads(path.read_text(encoding="utf-8"))
+        whole = json.loads(read_whole(path).decode("utf-8"))
         entries: dict[str, Any] = whole["tree_metadata"]
         names = [
             tuple(str(part["key"]) for part in entry["key_metadata"])
             for entry in entries.values()
             if not entry["value_metadata"].get("skip_deserialize")
+            and entry["value_metadata"].get("value_type") not in _NO_ARRAYS
         ]
+    except ConversionError:
+        raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ConversionError(path, f"lists no arrays ({error}): copy the checkpoint again") from error
     if whole.get("use_zarr3"):
@@ -58,10 +63,18 @@ def _folders(folder: Path, keys: frozenset[str]) -> dict[str, Chunks]:
     return {key: zarr_arrays.folder_chunks(folder / key) for key in keys}
 
 
-def _database(folder: Path, keys: frozenset[str]) -> dict[str, Chunks]:
+def has_database(folder: Path) -> bool:
+    """Whether the arrays of a folder are in an OCDBT database."""
+    return (folder / _DATABASE).is_file()
+
+
+def database(folder: Path, keys: frozenset[str]) -> dict[str, Chunks]:
+    """The chunks of the arrays of these names in a folder's database. ConversionError where it is damaged."""
     import tensorstore
 
     file = folder / _DATABASE
+    if (size := file.stat().st_size) > MOST:  # TensorStore ends the process where memory does not hold it
+        raise ConversionError(file, f"has {size:,} bytes, and such files {MOST:,} at most: copy the checkpoint again")
     spec = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder.absolute()}/"}}
     try:
         store = tensorstore.KvStore.open(spec).result()

@@ -19,6 +19,7 @@ import zstandard
 
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.stored import Stored, dtype_of, is_shape
+from spanloom.conversion.whole_file import read_whole
 
 META = ".zarray"
 _MAX_CHUNK_BYTES = 1 << 34
@@ -47,7 +48,7 @@ def folder_chunks(folder: Path) -> Chunks:
 
     def get(name: str) -> bytes:
         try:
-            return (folder / name).read_bytes()
+            return read_whole(folder / name, _MAX_CHUNK_BYTES)
         except OSError as error:
             raise ConversionError(folder / name, f"cannot be read ({error.strerror})") from error
 
@@ -172,13 +173,15 @@ def _decoder(compressor: object, file: Path) -> Callable[[bytes, int, Path], byt
         unpack = lambda content, size: _inflate(content, size, 31 if name == "gzip" else 15)  # noqa: E731
     elif name == "zstd":
         unpack = lambda content, size: zstandard.ZstdDecompressor().stream_reader(content).read(size + 1)  # noqa: E731
+    elif name == "blosc":  # TensorStore's default, where nobody names another
+        unpack = _unblosc
     else:
-        raise ConversionError(file, f"is compressed by {str(name)[:40]!r}; gzip, zlib and zstd are read here")
+        raise ConversionError(file, f"is compressed by {str(name)[:40]!r}; gzip, zlib, zstd and blosc are read here")
 
     def decode(content: bytes, size: int, chunk: Path) -> bytes:
         try:
             unpacked = unpack(content, size)
-        except (zlib.error, zstandard.ZstdError) as error:
+        except (zlib.error, zstandard.ZstdError, _BloscError) as error:
             raise ConversionError(chunk, f"is damaged ({error}): copy the checkpoint again") from error
         if len(unpacked) != size:
             found = f"more than {size:,}" if len(unpacked) > size else f"{len(unpacked):,} of {size:,}"
@@ -186,6 +189,29 @@ def _decoder(compressor: object, file: Path) -> Callable[[bytes, int, Path], byt
         return unpacked
 
     return decode
+
+
+class _BloscError(ValueError):
+    pass
+
+
+def _unblosc(content: bytes, size: int) -> bytes:
+    """By TensorStore, as an array of bytes in memory; the size that the chunk says is looked at before."""
+    import tensorstore
+
+    said = int.from_bytes(content[4:8], "little")  # https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst
+    if len(content) < 16 or said != size:
+        raise _BloscError(f"a chunk of blosc that says {said:,} bytes, where {size:,} are to be")
+    context = tensorstore.Context()
+    compressor = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}  # the chunk itself says what it has
+    layout = {"shape": [size], "chunks": [size], "dtype": "|u1", "order": "C"}
+    meta: dict[str, Any] = {**layout, "compressor": compressor, "filters": None, "fill_value": None, "zarr_format": 2}
+    spec = {"driver": "zarr", "kvstore": "memory://", "metadata": meta, "open": True, "assume_metadata": True}
+    try:
+        tensorstore.KvStore.open("memory://", context=context).result().write("0", content).result()
+        return bytes(tensorstore.open(spec, context=context).result().read().result().data)
+    except ValueError as error:
+        raise _BloscError(str(error).splitlines()[0][:100]) from error
 
 
 def _inflate(content: bytes, size: int, form: int) -> bytes:

@@ -59,9 +59,12 @@ def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
 def _of_t5x(path: Path) -> tuple[Model, Vocabulary]:
     from spanloom.conversion.errors import ConversionError
     from spanloom.conversion.t5x import open_t5x
+    from spanloom.conversion.t5x_unseen import unknown_activations
 
     try:
         opened = open_t5x(path)
+        if not opened.activations_known:
+            raise unknown_activations(opened.model, opened.checkpoint.path)
         found = opened.vocabulary()
     except ConversionError as error:
         raise SettingsError(f"--start: {error}") from None

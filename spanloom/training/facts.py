@@ -81,10 +81,12 @@ def read_facts(path: Path) -> Facts:
 
 def read_facts_and_arrays(path: Path) -> tuple[Facts, dict[str, Any]]:
     """Likewise, with shape and dtype of each array by name, under "params", "optimizer" and perhaps "averaged"."""
+    if not (path / FACTS).is_file():  # a link to a device has no end
+        raise damaged(path, f"{path / FACTS} is missing")
     try:
         whole = json.loads((path / FACTS).read_text())
-    except FileNotFoundError:
-        raise damaged(path, f"{path / FACTS} is missing") from None
+    except OSError as error:
+        raise damaged(path, f"{path / FACTS} cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):
         raise damaged(path, f"{path / FACTS} is not valid JSON") from None
     if not isinstance(whole, dict) or "format" not in whole:

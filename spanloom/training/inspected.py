@@ -1,11 +1,13 @@
 """What a checkpoint is, whoever wrote it: format, architecture, vocabulary, optimizer, origin. Reads few numbers."""
 
-from collections.abc import Mapping
+import glob
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from spanloom.conversion.detect import KINDS, detect
-from spanloom.conversion.errors import ConversionError
+from spanloom.conversion.sentinels_seen import describe, rows_of_hugging_face, rows_of_t5x
+from spanloom.conversion.untrained_rows import Gather
 from spanloom.model.params import declare, num_params
 from spanloom.model.sizes import published_name
 from spanloom.settings.model import Model
@@ -13,8 +15,11 @@ from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
 from spanloom.training.facts import read_facts_and_arrays, vocabulary_inside
 from spanloom.training.origin import reached
+from spanloom.training.read_model import refuse_told
+from spanloom.training.start_sentinels import sentinels_used
 from spanloom.vocabularies.build import build
 
+_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _UNKNOWN = "not known: it holds none, and none lies beside it"
 
 
@@ -28,17 +33,18 @@ class Inspected:
     """What a user should know: decisions taken and why."""
 
 
-def inspect(path: Path, which: str = "last", vocabulary: str | None = None) -> Inspected:
-    """What is at `path`; `which` and `vocabulary` as in `read_model`.
+def inspect(
+    path: Path, which: str = "last", vocabulary: str | None = None, activations: str | None = None
+) -> Inspected:
+    """What is at `path`; `which`, `vocabulary` and `activations` as in `read_model`.
 
     Every array is accounted for, but only those are read whose content decides something. Raises ConversionError or
     CheckpointError, naming the file, where it is damaged or nothing that can be read.
     """
     kind = detect(path)
-    if vocabulary is not None and kind != "t5x":
-        raise ConversionError(path, f"is {KINDS[kind]}, which has a vocabulary of its own: leave out --vocabulary")
+    refuse_told(path, kind, vocabulary, activations)
     if kind == "t5x":
-        return _t5x(path, which, vocabulary)
+        return _t5x(path, which, vocabulary, activations)
     if kind == "huggingface":
         if which != "last":
             raise CheckpointError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
@@ -50,38 +56,44 @@ def inspect(path: Path, which: str = "last", vocabulary: str | None = None) -> I
     return _ours(path, which)
 
 
-def _t5x(path: Path, which: str, vocabulary: str | None) -> Inspected:
+def _t5x(path: Path, which: str, vocabulary: str | None, activations: str | None) -> Inspected:
     from spanloom.conversion.t5x import open_t5x
+    from spanloom.conversion.t5x_unseen import parse_activations
 
-    opened = open_t5x(path, which)
+    opened = open_t5x(path, which, parse_activations(activations) if activations else None)
     found = opened.vocabulary(vocabulary)
     layout = "scanned layers" if opened.layout.scanned else "one array a layer"
     stored = sorted({one.dtype for one in opened.checkpoint.weights.values()})
     rows = [
         ("checkpoint", str(opened.checkpoint.path)),
         ("format", f"{opened.checkpoint.written_as}, {layout}"),
-        *_model(opened.model),
+        *_model(opened.model, activations_known=opened.activations_known),
         ("weights", ", ".join(stored)),
         ("step", f"{opened.checkpoint.step:,}"),
         ("optimizer", "none" if opened.kept is None else opened.kept.describe()),
-        *_vocabulary(opened.model, found.vocabulary if found else None),
+        *_vocabulary(opened.model, found.vocabulary if found else None, rows_of_t5x(opened.checkpoint.weights)),
         ("configuration", "no gin file beside it" if opened.gin is None else str(opened.gin.path)),
+        ("size on disk", _size(opened.checkpoint.path)),
     ]
     return Inspected(tuple(rows), (*opened.notes, *([found.note] if found and found.note else [])))
 
 
 def _hugging_face(path: Path) -> Inspected:
+    from spanloom.conversion.hf_files import open_weights
     from spanloom.conversion.huggingface import read_lineage, read_settings
 
-    settings, lineage = read_settings(path), read_lineage(path)
+    settings, lineage, entries = read_settings(path), read_lineage(path), open_weights(path)
     rows = [
         ("checkpoint", str(path)),
         ("format", "Hugging Face"),
         *_model(settings.model),
+        ("weights", ", ".join(sorted({_TYPES.get(one.dtype, one.dtype) for one in entries.values()}))),
         ("step", "not said" if lineage.step is None else f"{lineage.step:,}"),
         ("optimizer", "none"),
-        *_vocabulary(settings.model, settings.vocabulary),
+        *_vocabulary(settings.model, settings.vocabulary, rows_of_hugging_face(entries)),
         ("comes from", str(lineage.home) if lineage.run else "not said"),
+        *([("started from", lineage.started_from)] if lineage.started_from else []),
+        ("size on disk", _size(path)),
     ]
     return Inspected(tuple(rows), settings.notes)
 
@@ -110,7 +122,7 @@ def _converted(path: Path) -> Inspected:
 def _ours(path: Path, which: str) -> Inspected:
     checkpoint = open_checkpoint(path, which)
     facts, arrays = read_facts_and_arrays(checkpoint)
-    come = reached(facts)
+    come, vocabulary = reached(facts), vocabulary_inside(checkpoint, facts.run)
     whole = f" (schedule at {come.schedule:,})" if come.schedule != facts.step else ""
     loss = "not measured" if facts.heldout_loss is None else f"{facts.heldout_loss:.4f} nats a token"
     rows = [
@@ -120,10 +132,11 @@ def _ours(path: Path, which: str) -> Inspected:
         ("weights", ", ".join(sorted({entry["dtype"] for entry in arrays["params"].values()}))),
         ("step", f"{facts.step:,}{whole}"),
         ("optimizer", f"{type(facts.run.optimizer).__name__}: {_our_slots(arrays['optimizer'])}"),
-        *_vocabulary(facts.run.model, vocabulary_inside(checkpoint, facts.run)),
+        *_vocabulary(facts.run.model, vocabulary, used=sentinels_used(facts.run, vocabulary)),
         ("run", f"{facts.run.name}, learnt {', '.join(task.name for task in facts.run.tasks)}"),
         ("held-out loss", loss),
         ("started from", facts.started_from or "random weights"),
+        ("size on disk", _size(checkpoint)),
     ]
     return Inspected(tuple(rows), ())
 
@@ -134,7 +147,7 @@ def _our_slots(arrays: Mapping[str, object]) -> str:
     return ", ".join(f"{slot} of {count}" for slot, count in kinds.items()) + " parameters" if kinds else "no arrays"
 
 
-def _model(model: Model) -> list[tuple[str, str]]:
+def _model(model: Model, *, activations_known: bool = True) -> list[tuple[str, str]]:
     name = published_name(model)
     bias = "one a layer" if model.per_layer_position_bias else "one a stack"
     head = "shares the embedding, logits scaled" if model.tie_embeddings else "of its own"
@@ -143,13 +156,21 @@ def _model(model: Model) -> list[tuple[str, str]]:
         ("parameters", f"{num_params(declare(model)):,}"),
         ("layers", f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder"),
         ("widths", f"d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of {model.d_kv}"),
-        ("activations", " x ".join(model.activations)),
+        ("activations", " x ".join(model.activations) if activations_known else _unknown_activations(model)),
         ("output head", head),
         ("position tables", f"{bias}, {model.relative_position_buckets} buckets"),
     ]
 
 
-def _vocabulary(model: Model, settings: Vocabulary | None) -> list[tuple[str, str]]:
+def _unknown_activations(model: Model) -> str:
+    gate = "with" if len(model.activations) == 2 else "without"
+    return f"not known ({gate} a gate): neither weights nor sizes show them; give --activations, or see config.gin"
+
+
+def _vocabulary(
+    model: Model, settings: Vocabulary | None, matrices: Sequence[Gather] = (), used: int = 0
+) -> list[tuple[str, str]]:
+    """Rows about the vocabulary, and which sentinels were trained: by the weights, or as the run `used` them."""
     rows = [("embedding rows", f"{model.vocab_size:,}")]
     if settings is None:
         return [*rows, ("vocabulary", _UNKNOWN)]
@@ -161,7 +182,14 @@ def _vocabulary(model: Model, settings: Vocabulary | None) -> list[tuple[str, st
         *rows,
         ("vocabulary", f"{name}: {built.size:,} ids{padding}"),
         ("sentinels", _sentinels(settings, built.sentinels)),
+        *([("trained of them", _trained(model, settings, matrices, used))] if built.sentinels else []),
     ]
+
+
+def _trained(model: Model, settings: Vocabulary, matrices: Sequence[Gather], used: int) -> str:
+    if matrices:
+        return describe(settings, model.vocab_size, matrices)
+    return f"the first {used}, which is what this run used of them" if used else "none by this run"
 
 
 def _sentinels(settings: Bytes | SentencePiece, ids: tuple[int, ...]) -> str:
@@ -169,3 +197,10 @@ def _sentinels(settings: Bytes | SentencePiece, ids: tuple[int, ...]) -> str:
         return "none: span corruption is impossible with it"
     shown = ", ".join(map(str, ids[:3])) + (", ..." if len(ids) > 3 else "")
     return f"{settings.sentinels}: {len(ids)} ids, {shown}"
+
+
+def _size(path: Path) -> str:
+    """All files of a checkpoint, those of a folder in it too; of TensorFlow its index and what begins like it."""
+    files = path.rglob("*") if path.is_dir() else path.parent.glob(f"{glob.escape(path.stem)}*")
+    size = sum(one.stat().st_size for one in files if one.is_file())
+    return f"{size / 2**20:,.1f} MiB" if size < 2**30 else f"{size / 2**30:,.1f} GiB"

@@ -58,6 +58,8 @@ def verify(directory: Path) -> None:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """The files that the manifest `path` lists: size and CRC-32 by name. Raises DamagedError if it is damaged."""
+    if not path.is_file():
+        raise DamagedError(f"{path} is missing")
     try:
         whole = json.loads(path.read_text())
         files: dict[str, Any] = whole["files"]
@@ -66,8 +68,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
             raise DamagedError(f"{path} holds other bytes than were written (CRC-32 differs)")
         if not all(type(entry[name]) is int for entry in files.values() for name in ("bytes", "crc32")):
             raise TypeError("sizes and sums are whole numbers")
-    except FileNotFoundError:
-        raise DamagedError(f"{path} is missing") from None
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DamagedError(f"{path} is not the list of files that was written") from None
     return files

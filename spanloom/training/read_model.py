@@ -18,19 +18,22 @@ from spanloom.training.facts import vocabulary_inside
 from spanloom.training.stored_checkpoint import stored_checkpoint
 
 
-def read_model(path: Path, which: str = "last", vocabulary: str | None = None) -> TrainedModel:
+def read_model(
+    path: Path, which: str = "last", vocabulary: str | None = None, activations: str | None = None
+) -> TrainedModel:
     """The model at `path`, in memory: a run directory, one of its checkpoints, a converted model, a Hugging Face folder
     or a T5X checkpoint.
 
     `which` chooses among the checkpoints of a run, see `open_checkpoint`. `vocabulary` names the one of a T5X
-    checkpoint, which holds none: a SentencePiece file, or "bytes". Raises ConversionError where `path` is
+    checkpoint, which holds none: a SentencePiece file, or "bytes"; `activations` those of one of T5X, "gelu,linear",
+    which its weights do not show. Raises ConversionError where `path` is
     nothing that can be read, CheckpointError where there is no such checkpoint, it is damaged, or there is nothing to
     choose from.
     """
     kind = detect(path)
     if kind not in ("run", "checkpoint"):
-        return _open(kind, path, which, vocabulary).load()
-    _refuse_choice(kind, path, which, vocabulary)
+        return _open(kind, path, which, vocabulary, activations).load()
+    _refuse_choice(kind, path, which, vocabulary, activations)
     restored = restore(open_checkpoint(path, which))
     facts = restored.facts
     params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), restored.params)  # they may be kept in bfloat16
@@ -38,24 +41,34 @@ def read_model(path: Path, which: str = "last", vocabulary: str | None = None) -
     return TrainedModel(facts.run.model, params, vocabulary_there, lineage_of(restored.path, facts))
 
 
-def open_model(path: Path, which: str = "last", vocabulary: str | None = None) -> StoredModel:
+def open_model(
+    path: Path, which: str = "last", vocabulary: str | None = None, activations: str | None = None
+) -> StoredModel:
     """Likewise, its weights unread, to be converted."""
-    return _open(detect(path), path, which, vocabulary)
+    return _open(detect(path), path, which, vocabulary, activations)
 
 
-def _open(kind: Kind, path: Path, which: str, vocabulary: str | None) -> StoredModel:
-    _refuse_choice(kind, path, which, vocabulary)
+def _open(kind: Kind, path: Path, which: str, vocabulary: str | None, activations: str | None) -> StoredModel:
+    _refuse_choice(kind, path, which, vocabulary, activations)
     if kind == "t5x":
         from spanloom.conversion.t5x import stored_t5x
+        from spanloom.conversion.t5x_unseen import parse_activations
 
-        return stored_t5x(path, which, vocabulary)
+        return stored_t5x(path, which, vocabulary, parse_activations(activations) if activations else None)
     if kind == "huggingface":
         return stored_hf(path)
     return stored_converted(path) if kind == "converted" else stored_checkpoint(open_checkpoint(path, which))
 
 
-def _refuse_choice(kind: Kind, path: Path, which: str, vocabulary: str | None) -> None:
-    if vocabulary is not None and kind != "t5x":
-        raise ConversionError(path, f"is {KINDS[kind]}, which has a vocabulary of its own: leave out --vocabulary")
+def _refuse_choice(kind: Kind, path: Path, which: str, vocabulary: str | None, activations: str | None) -> None:
+    refuse_told(path, kind, vocabulary, activations)
     if kind not in ("run", "t5x") and which != "last":
         raise CheckpointError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
+
+
+def refuse_told(path: Path, kind: Kind, vocabulary: str | None, activations: str | None) -> None:
+    """Raise ConversionError where a user says what a checkpoint of this kind says itself."""
+    for flag, value in (("vocabulary", vocabulary), ("activations", activations)):
+        if value is not None and kind != "t5x":
+            own = "a vocabulary" if flag == "vocabulary" else "activations"
+            raise ConversionError(path, f"is {KINDS[kind]}, which has {own} of its own: leave out --{flag}")

@@ -13,14 +13,13 @@ from spanloom.conversion.weights import read_all
 from spanloom.model.params import declare, flatten, unflatten
 from spanloom.scale.mesh import Layout
 from spanloom.settings.model import Model
-from spanloom.settings.objectives import Supervised
 from spanloom.settings.run import Run
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
-from spanloom.tasks.objectives.build import denoiser_of
 from spanloom.training.checkpoints import restore
 from spanloom.training.chosen import chosen
 from spanloom.training.facts import Facts, read_facts, vocabulary_inside
 from spanloom.training.origin import Origin, origin_after, reached, schedule_problem
+from spanloom.training.start_sentinels import first_ids, flags, untrained_by_rows, untrained_by_run
 from spanloom.vocabularies.build import build
 
 if TYPE_CHECKING:
@@ -173,6 +172,8 @@ def load_start(
 
         step, origin = found.t5x.checkpoint.step, origin_after(run, found.reached)
         params, notes = found.t5x.params(), found.t5x.notes
+        if not found.t5x.activations_known:
+            notes = (*notes, _activations_of_run(found.path, run))
         if opt_state_like is not None:
             opt_state = adafactor_state(found.path, found.t5x.memory(), opt_state_like)
         description = f"weights of the T5X checkpoint {found.path} (step {step:,}), {origin.describe()}"
@@ -200,7 +201,17 @@ def load_start(
         if found.vocabulary
         else [f"{found.path} does not say which vocabulary it was trained with; its ids are taken to be this run's"]
     )
-    return Start(fitting, description, (*notes, *warnings, *untrained_sentinels(found, run)), opt_state)
+    sentinels = untrained_by_rows(found.path, params, layout, (found.vocabulary, found.run), run)
+    if sentinels is None:
+        sentinels = untrained_by_run(found.path, found.run, found.vocabulary, run)
+    return Start(fitting, description, (*notes, *warnings, *sentinels), opt_state)
+
+
+def _activations_of_run(path: Path, run: Run) -> str:
+    return (
+        f"activations {' x '.join(run.model.activations)}, as this run's model says: {path} does not show which it was "
+        "trained with, and with others its weights mean something else. A config.gin beside it would be checked"
+    )
 
 
 def refuse_misfit(path: Path, saved: Model, params: Any, wanted: Model) -> None:
@@ -263,46 +274,7 @@ def vocabulary_warnings(path: Path, saved: Vocabulary, wanted: Vocabulary) -> li
     if theirs.sentinels[:common] == ours.sentinels[:common]:
         return []
     return [
-        f"{path} was trained with the sentinels of {_sentinel_flags(saved)} (the first ids are "
-        f"{_first(theirs.sentinels)}), this run uses those of {_sentinel_flags(wanted)} ({_first(ours.sentinels)}): "
-        f"their embedding rows begin untrained for this use. To keep what was learnt: {_sentinel_flags(saved)}"
+        f"{path} was trained with the sentinels of {flags(saved)} (the first ids are "
+        f"{first_ids(theirs.sentinels)}), this run uses those of {flags(wanted)} ({first_ids(ours.sentinels)}): "
+        f"their embedding rows begin untrained for this use. To keep what was learnt: {flags(saved)}"
     ]
-
-
-def untrained_sentinels(found: Found, run: Run) -> list[str]:
-    """A warning if this run masks more spans in an example than the run behind the start did: the rows of the other
-    sentinels were never trained. Empty where nothing is known of that run.
-    """
-    ours = _sentinels(run, run.vocabulary)
-    if not ours or found.run is None or found.vocabulary is None:
-        return []
-    theirs = _sentinels(found.run, found.vocabulary)
-    if ours <= theirs:
-        return []
-    if theirs == 0:
-        return [
-            f"the run behind {found.path} learnt {found.run.task.name!r}, which has no sentinels, so it trained none "
-            f"of the {ours} that this run uses: their embedding rows are as that run found them"
-            + (f" in {found.run.start}" if found.run.start else ", that is, random")
-        ]
-    return [
-        f"this run masks {ours} spans in an example and the one behind {found.path} masked {theirs}: the embedding "
-        f"rows of the sentinels <extra_id_{theirs}> to <extra_id_{ours - 1}> begin untrained. To use trained ones "
-        "only, mask fewer spans: longer ones (--task.objective.mean-span-length, where the objective has it) or in "
-        "shorter inputs (--task.objective.inputs-length)"
-    ]
-
-
-def _sentinels(run: Run, vocabulary: Vocabulary) -> int:
-    """Sentinels that a run's examples use for masked spans, at most; 0 for pairs."""
-    built = build(vocabulary)
-    masked = [task.objective for task in run.tasks if not isinstance(task.objective, Supervised)]
-    return max((denoiser_of(objective, built).num_sentinels for objective in masked), default=0)
-
-
-def _sentinel_flags(vocabulary: Vocabulary) -> str:
-    return f"--task.vocabulary.sentinels {vocabulary.sentinels} --task.vocabulary.extra-ids {vocabulary.extra_ids}"
-
-
-def _first(sentinels: tuple[int, ...]) -> str:
-    return ", ".join(map(str, sentinels[:2])) + ", ..."

@@ -20,9 +20,9 @@ _ALONE = "; or give --follow.optimizer reset, which takes the weights alone"
 
 
 def as_trained_here(opened: OpenedT5X, wanted: Model) -> Model:
-    """The checkpoint's model. Its activations are the run's where nothing but habit speaks for others."""
+    """The checkpoint's model; where nothing shows its activations, with those of the run."""
     model = opened.model
-    if opened.knows_activations or len(model.activations) != len(wanted.activations):
+    if opened.activations_known or len(model.activations) != len(wanted.activations):
         return model
     return replace(model, activations=wanted.activations)
 

@@ -35,6 +35,8 @@ def google(tmp_path):
     weights = random_weights(BYTES, Layout(scanned=True, heads_apart=True))
     weights["target/token_embedder/embedding"][258] += 30
     weights["state/step"] = np.asarray(1_000_000, np.int32)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.gin").write_text("T5Config.mlp_activations = ('gelu', 'linear')")
     return write_t5x(tmp_path / "model" / "checkpoint_1000000", weights, inline=lambda name: name == "state/step")
 
 
@@ -49,6 +51,8 @@ def test_a_checkpoint_of_t5x(google, capsys):
     assert main(["inspect", str(google), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["embedding rows"] == "384"
+    assert (data["weights"], data["trained of them"]) == ("float32", "not told by the weights")
+    assert data["size on disk"].endswith(" MiB") and float(data["size on disk"].split()[0]) > 0
     assert any("258 downwards" in note for note in data["notes"])
 
 
@@ -61,6 +65,7 @@ def test_converted_from_t5x_it_is_the_same_model(google, tmp_path, capsys):
     rows = dict(inspect(tmp_path / "hf").rows)
     assert rows["format"] == "Hugging Face"
     assert rows["step"] == "1,000,000"
+    assert (rows["weights"], rows["size on disk"]) == ("float32", "0.1 MiB")
     assert rows["sentinels"].startswith("google: 11 ids")
 
 
@@ -77,6 +82,8 @@ def test_one_of_our_own(tmp_path, capsys):
     assert found["optimizer"].startswith("AdamW: ")
     assert found["sentinels"] == "huggingface: 125 ids, 259, 260, 261, ..."
     assert found["run"] == "tiny, learnt lines"
+    assert found["trained of them"] == "the first 2, which is what this run used of them"
+    assert found["size on disk"].endswith(" MiB")
 
 
 def test_nothing_is_written_of_a_damaged_checkpoint(google, tmp_path, capsys):

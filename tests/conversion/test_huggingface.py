@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 from same_weights import different_weights
+from torch_files import write_torch
 
 from spanloom.conversion.convert import convert_to_hf, model_from_hf
 from spanloom.conversion.errors import ConversionError
@@ -164,6 +165,11 @@ def test_the_embedding_may_only_be_there_as_a_copy(exported):
         ({"num_heads": 0}, "num_heads is 0"),
         ({"feed_forward_proj": "gated-tanh"}, "feed_forward_proj 'gated-tanh'"),
         ({"feed_forward_proj": "gelu"}, "exact form"),
+        ({"feed_forward_proj": []}, "feed_forward_proj"),
+        ({"model_type": []}, "model_type is"),
+        ({"dense_act_fn": "relu"}, "feed_forward_proj is 'gated-gelu', but dense_act_fn 'relu'"),
+        ({"dense_act_fn": "gelu"}, "but dense_act_fn 'gelu'"),
+        ({"is_gated_act": False}, "but is_gated_act False"),
         ({"pad_token_id": 5}, "pad_token_id is 5"),
         ({"decoder_start_token_id": 2}, "decoder_start_token_id is 2"),
         ({"layer_norm_epsilon": "small"}, "layer_norm_epsilon is 'small'"),
@@ -202,6 +208,23 @@ def test_weights_that_are_no_numbers_are_refused_by_name(exported, bad):
     name = "decoder.block.0.layer.1.EncDecAttention.v.weight"
     edit_tensors(exported, lambda tensors: tensors[name].__setitem__((0, 3), bad))
     with pytest.raises(ConversionError, match=rf"{WEIGHTS}: {name} holds 1 of 128 numbers that are NaN or infinite"):
+        import_hf(exported)
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "pytorch"])
+def test_float16_that_overflowed_is_refused_by_name(exported, kind):
+    """As mT5's exports in float16 have it: numbers above 65,504 became infinite."""
+    name = "encoder.block.0.layer.1.DenseReluDense.wo.weight"
+    tensors = {one: array.astype(np.float32) for one, array in load_file(exported / WEIGHTS).items()}
+    tensors[name][1, 2:4] = 70_000
+    with np.errstate(over="ignore"):
+        half = {one: array.astype(np.float16) for one, array in tensors.items()}
+    if kind == "pytorch":
+        (exported / WEIGHTS).unlink()
+        write_torch(exported / "pytorch_model.bin", half)
+    else:
+        save_file(half, exported / WEIGHTS)
+    with pytest.raises(ConversionError, match=rf"{name} holds 2 of .* infinite: .*float16, which overflows"):
         import_hf(exported)
 
 

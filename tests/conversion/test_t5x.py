@@ -13,8 +13,7 @@ from golden_data import golden_dir, shared_dir
 from t5x_files import random_weights, write_t5x
 
 from spanloom.conversion.errors import ConversionError
-from spanloom.conversion.t5x import OpenedT5X, as_published, model_from_t5x, open_t5x
-from spanloom.conversion.t5x_architecture import architecture
+from spanloom.conversion.t5x import OpenedT5X, model_from_t5x, open_t5x
 from spanloom.conversion.t5x_names import from_t5x
 from spanloom.conversion.t5x_places import Layout, places
 from spanloom.conversion.weights import read_whole
@@ -31,6 +30,7 @@ MODEL = Model(
 )  # fmt: skip
 UMT5 = replace(MODEL, per_layer_position_bias=True)
 FIRST = replace(MODEL, activations=("relu",), tie_embeddings=True)
+GATE = ("gelu", "linear")
 LAYOUTS = [Layout(), Layout(heads_apart=True), Layout(scanned=True), Layout(scanned=True, heads_apart=True)]
 
 
@@ -99,62 +99,6 @@ def test_a_decoder_alone_and_weights_that_are_no_numbers(tmp_path):
         opened.params()
 
 
-# ---- What a gin file adds --------------------------------------------------------------------------------------------
-
-GIN = """
-# Parameters for network.T5Config:
-WIDTH = 12
-network.T5Config:
-network.T5Config.emb_dim = %WIDTH
-t5x.examples.t5.network.T5Config.mlp_activations = \\
-    ('silu',
-     'linear')  # the gate
-T5Config.num_heads = 2  # "two"
-T5Config.dtype = %ACTIVATION_DTYPE
-seqio.SentencePieceVocabulary.sentencepiece_model_file = "gs://bucket/spiece.model"
-"""
-
-
-def test_activations_are_those_of_the_gin_file(tmp_path):
-    path = write_t5x(tmp_path / "checkpoint_5", random_weights(MODEL), inline=inline)
-    assert "activations taken as gelu x linear" in open_t5x(path).notes[0]
-    (tmp_path / "config.gin").write_text(GIN)
-    opened = open_t5x(path)
-    assert opened.model == replace(MODEL, activations=("silu", "linear"))
-    assert opened.notes == ()
-    assert opened.gin.vocabulary_files == ("gs://bucket/spiece.model",)
-
-
-def test_activations_are_those_of_a_released_model_of_these_sizes():
-    """UL2's gate is another than T5's, which nothing but its sizes shows."""
-    shapes = {place.name: place.shape for place in places(size("ul2_20b"), Layout())}
-    model, _ = architecture(shapes, Path("ul2"))
-    assert model.activations == ("gelu", "linear")
-    known, notes = as_published(model)
-    assert known.activations == ("silu", "linear")
-    assert "those of ul2_20b" in notes[0]
-    other, notes = as_published(replace(model, d_ff=16_000))
-    assert other.activations == ("gelu", "linear")
-    assert "Check that" in notes[0]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("T5Config.num_heads = 4", "says num_heads = 4, but the weights beside it show 2"),
-        ("T5Config.logits_via_embedding = True", "logits_via_embedding = True"),
-        ("T5Config.mlp_activations = ('relu',)", "the weights have 2"),
-        ("T5Config.mlp_activations = ('swish', 'linear')", "silu"),
-    ],
-)
-def test_a_gin_file_of_another_model_is_an_error(tmp_path, line, message):
-    path = write_t5x(tmp_path / "checkpoint_5", random_weights(MODEL), inline=inline)
-    (tmp_path / "config.gin").write_text(line)
-    with pytest.raises(ConversionError, match=message) as error:
-        open_t5x(path)
-    assert error.value.path == tmp_path / "config.gin"
-
-
 # ---- The vocabulary --------------------------------------------------------------------------------------------------
 
 
@@ -169,13 +113,13 @@ def test_bytes_are_known_by_their_rows_and_sentinels_by_training(tmp_path):
 def test_a_vocabulary_is_named_or_found_or_asked_for(tmp_path):
     path = write_t5x(tmp_path / "checkpoint_5", random_weights(MODEL), inline=inline)
     with pytest.raises(ConversionError, match="give --vocabulary FILE"):
-        model_from_t5x(path)
-    assert model_from_t5x(path, vocabulary="bytes").vocabulary == Bytes()
+        model_from_t5x(path, activations=GATE)
+    assert model_from_t5x(path, vocabulary="bytes", activations=GATE).vocabulary == Bytes()
     with pytest.raises(ConversionError, match="is no file"):
-        model_from_t5x(path, vocabulary="nowhere.model")
+        model_from_t5x(path, vocabulary="nowhere.model", activations=GATE)
     (tmp_path / "my.model").write_bytes(b"no model")
     with pytest.raises(ConversionError, match="is not a SentencePiece model"):
-        model_from_t5x(path)
+        model_from_t5x(path, activations=GATE)
 
 
 @pytest.mark.golden
@@ -187,7 +131,7 @@ def test_t5s_vocabulary_beside_a_checkpoint(tmp_path):
     assert found == SentencePiece(str(tmp_path / "spiece.model"), "appended", 100)
     small = write_t5x(tmp_path / "checkpoint_6", random_weights(MODEL), inline=inline)
     with pytest.raises(ConversionError, match="32,100 ids with its sentinels, but the embedding only 390"):
-        model_from_t5x(small)
+        model_from_t5x(small, activations=GATE)
 
 
 # ---- The optimizer ---------------------------------------------------------------------------------------------------

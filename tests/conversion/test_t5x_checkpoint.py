@@ -113,7 +113,7 @@ def test_weights_alone_have_the_step_of_their_name(tmp_path):
     [
         ({"version": 1, "optimizer": {"target": {}}}, "is in version 1"),
         ({"version": 3, "params": {}}, "holds no optimizer/target"),
-        ({"version": 3, "optimizer": {"target": {"a": "PLACEHOLDER://a"}}}, "by a placeholder"),
+        ({"version": 3, "optimizer": {"target": {"a": "PLACEHOLDER://a"}}}, "is missing, though"),
         ({"version": 3, "optimizer": {"target": {"a": [1, 2]}}}, "no array for target/a"),
         ({"version": 3, "optimizer": {"target": {}, "state": {"step": extension(np.zeros(3))}}}, "not one number"),
         ({"version": 3, "optimizer": {"target": {"a": {"driver": "n5", "path": "a"}}}}, "driver 'n5'"),

@@ -111,3 +111,43 @@ def test_any_damage_is_an_error_or_an_array_of_its_size(written, tmp_path):
         with contextlib.suppress(ConversionError):
             for one in open_checkpoint(copy).weights.values():
                 assert one.read().shape == one.shape
+
+
+@pytest.mark.parametrize("database", [True, False])
+def test_an_index_with_placeholders_as_the_first_releases_wrote_it(tmp_path, database):
+    """Before they had a listing: a msgpack file of the tree, whose leaves are numbers, arrays or names."""
+    import msgpack
+    from t5x_files import extension
+
+    item = tmp_path / "checkpoint_9" / "state"
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=database)) as writer:
+        writer.save(item, ocp.args.PyTreeSave(TREE))
+    (item / "_METADATA").unlink()
+    tree = {
+        "state": {
+            "step": 9,
+            "param_states": {"encoder": {"v": extension(np.arange(6, dtype=np.float32))}, "none": None, "empty": {}},
+        },
+        "target": {part: {"kernel": f"PLACEHOLDER://target.{part}.kernel"} for part in ("encoder", "decoder")},
+    }
+    (item / "checkpoint").write_bytes(msgpack.packb(tree))
+    assert is_checkpoint(tmp_path / "checkpoint_9")
+    found = open_checkpoint(tmp_path / "checkpoint_9")
+    assert (found.step, found.written_as) == (9, "T5X, written by an early Orbax")
+    for stack in ("encoder", "decoder"):
+        np.testing.assert_array_equal(found.weights[f"{stack}/kernel"].read(), TREE["target"][stack]["kernel"])
+    np.testing.assert_array_equal(found.slots["encoder/v"].read(), TREE["state"]["param_states"]["encoder"]["v"])
+    for place, message in (("../../secret", "no folder beside it"), ("target.lost.kernel", "is missing")):
+        tree["target"]["encoder"]["kernel"] = f"PLACEHOLDER://{place}"
+        (item / "checkpoint").write_bytes(msgpack.packb(tree))
+        with pytest.raises(ConversionError, match=message):
+            open_checkpoint(tmp_path / "checkpoint_9")
+
+
+def test_what_is_no_array_is_passed_over(tmp_path):
+    tree = {"target": TREE["target"], "state": {"step": 9, "none": None, "empty": {}, "list": [], "kind": "adafactor"}}
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as writer:
+        writer.save(tmp_path / "state", ocp.args.PyTreeSave(tree))
+    found = read_arrays(tmp_path)
+    assert found.keys() == {"state/step", "target/encoder/kernel", "target/decoder/kernel"}
+    assert found["state/step"].read() == 9
