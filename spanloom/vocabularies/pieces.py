@@ -12,7 +12,8 @@ from spanloom.vocabularies.vocabulary import VocabularyError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 """Kinds of pieces."""
-_PIECES, _TRAINER, _SELF_TEST = 1, 2, 4  # fields of ModelProto
+_PIECES, _TRAINER, _NORMALIZER, _SELF_TEST = 1, 2, 3, 4  # fields of ModelProto
+_DUMMY_PREFIX, _EXTRA_WHITESPACES = 3, 4  # fields of NormalizerSpec
 _TEXT, _SCORE, _KIND = 1, 2, 3  # fields of one piece
 _ALGORITHM, _ALGORITHMS = 3, {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
@@ -57,6 +58,14 @@ def with_only(model: bytes, kept: Collection[int]) -> bytes:
         if number != _SELF_TEST:
             written += _field(number, value)
     return bytes(written)
+
+
+def without_edges(model: bytes) -> bytes:
+    """The model for stretches inside a text: it puts no space before them, and takes none away."""
+    off = wire.varint(0)
+    added = wire.key(_DUMMY_PREFIX, wire.VARINT) + off + wire.key(_EXTRA_WHITESPACES, wire.VARINT) + off
+    # of a field that comes twice the last one counts, and messages are merged
+    return model + _field(_NORMALIZER, memoryview(added))
 
 
 def _field(number: int, value: int | memoryview) -> bytes:
