@@ -1,8 +1,9 @@
 """Conversion as one safe act: check, write beside the destination, read back, compare, and only then put in place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from spanloom.conversion import huggingface, parity
 from spanloom.conversion.errors import ConversionError
@@ -52,12 +53,13 @@ def convert_to_hf(
     *,
     overwrite: bool = False,
     max_shard_bytes: int | None = None,
+    beside: Mapping[str, bytes] = MappingProxyType({}),
     progress: Callable[[str], None] = lambda line: None,
 ) -> Report:
     """Write a Hugging Face folder and check it before it is put in place.
 
     What was written is read back: weights must be equal to the last bit, the sentinels the same, and log-probabilities
-    of fixed sentences within 1e-4. An earlier export in `dst` is replaced, one of another run only with `overwrite`.
+    of fixed sentences within 1e-4. `beside` are further files for the folder. An earlier export in `dst` is replaced, one of another run only with `overwrite`.
     Raises ConversionError for a destination that must not be written and ValueError for a model that Hugging Face
     cannot express, both before anything is written; ParityError if the check fails; then, and after any other error or
     kill, `dst` is as it was.
@@ -72,6 +74,8 @@ def convert_to_hf(
     with staged(dst) as folder:
         progress(f"writing {dst}")
         huggingface.write_folder(folder, source, name=dst.name, max_shard_bytes=max_shard_bytes)
+        for name, content in beside.items():
+            (folder / name).write_bytes(content)
         progress("reading it back and comparing log-probabilities")
         written = import_hf(folder)
         difference, num_tokens = _compare(source, written)

@@ -40,11 +40,15 @@ def examples(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
     }
 
 
+def logits(model: Model, params: T5, batch: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Logits of a batch in float32, (rows, target tokens, embedding rows)."""
+    config = replace(model, dtype="float32", dropout=0.0, attention="einsum")
+    return np.asarray(jax.jit(forward, static_argnums=1)(params, config, dict(batch)))
+
+
 def log_probabilities(model: Model, params: T5, batch: Mapping[str, np.ndarray]) -> np.ndarray:
     """Log-probability of every target token of a batch in float32, (tokens,); padding left out."""
-    config = replace(model, dtype="float32", dropout=0.0, attention="einsum")
-    logits_BxTxV = jax.jit(forward, static_argnums=1)(params, config, dict(batch))
-    log_probs_BxTxV = np.asarray(jax.nn.log_softmax(logits_BxTxV))
+    log_probs_BxTxV = np.asarray(jax.nn.log_softmax(logits(model, params, batch)))
     targets_BxT = batch["decoder_target_tokens"]
     picked_BxT = np.take_along_axis(log_probs_BxTxV, targets_BxT[..., None], axis=-1)[..., 0]
     return picked_BxT[targets_BxT > 0]

@@ -222,6 +222,7 @@ def train(
                     loss=recorder.last["loss"] if math.isfinite(recorder.last["loss"]) else None,
                     heldout_loss=heldout_loss,
                     started_from=facts.started_from if facts else str(found.path) if found else None,
+                    moved_rows=facts.moved_rows if facts else found.moved_rows if found else {},
                     eras=eras,
                     content=data.content,
                     streams=standings(data, position),

@@ -31,6 +31,8 @@ class Correspondence:
     """Old ids that stand for text, over which the mean of all is taken."""
     sentinels: tuple[int, ...]
     """New sentinels that the old vocabulary lacks."""
+    old_size: int
+    """Ids of the old vocabulary; rows of its embedding from there on stand for nothing."""
 
     @property
     def from_parts(self) -> int:
@@ -87,6 +89,7 @@ def correspond(old: Vocabulary, new: Vocabulary, new_rows: NewRows = "parts") ->
         tuple(token in same for token in tokens),
         theirs.text_ids,
         absent,
+        old.size,
     )
 
 

@@ -15,14 +15,13 @@ from typing import Literal
 import sentencepiece
 
 from spanloom.vocabularies.model_file import append_user_defined
-from spanloom.vocabularies.vocabulary import VocabularyError
+from spanloom.vocabularies.vocabulary import VocabularyError, padded
 
 Normalization = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"]
 _LONGEST = 4000  # bytes of a line; the library passes lines over, saying nothing, that are longer than 4,192
 _THREADS = 16  # sums of floats depend on how many there are, so the machine must not decide
 _RESERVED = "\u2585"  # the library passes over lines that hold it
 _SPECIAL = 3  # padding, end of sequence, unknown
-_MULTIPLE = 128
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,6 @@ class Trained:
     def rows(self) -> int:
         """Rows of an embedding for it, a multiple of 128 as T5 has it."""
         return padded(self.size)
-
-
-def padded(size: int, multiple: int = _MULTIPLE) -> int:
-    """The next multiple, for rows of an embedding."""
-    return -(-size // multiple) * multiple
 
 
 def check(training: Training) -> None:
