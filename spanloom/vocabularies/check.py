@@ -11,6 +11,7 @@ from spanloom.vocabularies.vocabulary import Vocabulary
 Kind = str
 """newline, tab, space (one of several, or at an end), other blank, unknown or normalised."""
 _PART = 100_000  # characters encoded at a time; a longer text is cut at a blank
+_BETWEEN = re.compile(r"(?<=\S) (?=\S)")
 _AROUND = 12  # characters shown on either side of one that is lost
 _EXAMPLES = 3
 _SPARE = re.compile(r"(?<=\s) |\A | \Z")  # spaces after a blank and at the ends
@@ -123,7 +124,7 @@ def check_texts(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> Text
     counts = _Counts()
     for text in texts:
         counts.texts += 1
-        counts.changed += sum([_count(vocabulary, part, counts) for part in _parts(text)]) > 0
+        counts.changed += sum([_count(vocabulary, part, counts) for part in _parts(vocabulary, text, counts)]) > 0
     lost = tuple(_lost(vocabulary, character, count, counts) for character, count in counts.lost.most_common())
     c = counts
     return TextCheck(name, c.texts, c.changed, c.characters, c.bytes, c.words, c.tokens, c.unknown, lost)
@@ -180,14 +181,25 @@ def _kind_of(vocabulary: Vocabulary, character: str) -> tuple[Kind, str]:
     return "normalised", vocabulary.decode(ids)[1:-1].strip()
 
 
-def _parts(text: str) -> Iterator[str]:
-    """The text in parts that are short enough to encode at once, cut before a word."""
-    while len(text) > _PART:
-        cut = text.rfind(" ", _PART // 2, _PART)
-        cut = cut if cut > 0 else _PART
-        yield text[:cut]
-        text = text[cut:]
-    yield text
+def _parts(vocabulary: Vocabulary, text: str, counts: _Counts) -> Iterator[str]:
+    """The text in parts that are short enough to encode at once.
+
+    They are cut at single spaces, which are counted here: at an end of a text a space may be lost that is kept inside.
+    """
+    of_space = len(vocabulary.encode("a a")) - 2 * len(vocabulary.encode("a"))
+    begin = 0
+    while len(text) - begin > _PART:
+        space = max((place.start() for place in _BETWEEN.finditer(text, begin + _PART // 2, begin + _PART)), default=None)
+        end = begin + _PART if space is None else space
+        yield text[begin:end]
+        begin = end
+        if space is not None:
+            begin += 1
+            counts.characters += 1
+            counts.bytes += 1
+            counts.tokens += of_space
+            counts.seen[" "] += 1
+    yield text[begin:]
 
 
 @dataclass(frozen=True)
