@@ -14,6 +14,7 @@ _PART = 100_000  # characters encoded at a time; a longer text is cut at a blank
 _BETWEEN = re.compile(r"(?<=\S) (?=\S)")
 _AROUND = 12  # characters shown on either side of one that is lost
 _EXAMPLES = 3
+_UNKNOWN = " \u2047 "  # how SentencePiece writes an unknown token
 _SPARE = re.compile(r"(?<=\s) |\A | \Z")  # spaces after a blank and at the ends
 _BLANKS = {"\n": "newline", "\t": "tab", " ": "space"}
 
@@ -143,6 +144,7 @@ def _count(vocabulary: Vocabulary, text: str, counts: _Counts) -> bool:
     counts.seen += here
     if back == text:
         return False
+    back = back.replace(_UNKNOWN, _UNKNOWN.strip())
     lost = here - Counter(back)
     # a newline that becomes a space must not hide a space that is gone
     if spaces := max(len(_SPARE.findall(text)) - len(_SPARE.findall(back)), 0):
