@@ -6,11 +6,13 @@ from pathlib import Path
 from spanloom.vocabularies import wire
 from spanloom.vocabularies.train import Training, train
 
-WORDS = (
+_TEXT = (
     "the quick brown fox jumps over a lazy dog while five boxing wizards and seven judges vow to pack my liquor jug "
     "under grey zinc roofs near the quiet harbour where old boats wait for better weather and nobody reads letters"
-).split()
-_SYLLABLES = "ba de fi go lu ma ne pi ro su ta ve wi zo kra ste plo tri gen hal mur sen tor vil".split()
+)
+WORDS = _TEXT.split(" ")
+_PARTS = "ba de fi go lu ma ne pi ro su ta ve wi zo kra ste plo tri gen hal mur sen tor vil"
+_SYLLABLES = _PARTS.split(" ")
 MADE_UP = [a + b + c for a in _SYLLABLES[:8] for b in _SYLLABLES[8:16] for c in _SYLLABLES[16:]]
 """Enough words for some hundred pieces."""
 

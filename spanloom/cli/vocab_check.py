@@ -9,8 +9,8 @@ from spanloom.cli.parsing import options
 
 ABOUT = """Sentinels of a vocabulary and, on your text, unknown tokens, tokens a word, and all that does not come back.
 
-VOCABULARY is a SentencePiece file, `bytes`, a run, one of its checkpoints/STEP, a Hugging Face folder or a checkpoint of
-T5X. Each file has a row of its own, NAME=FILES make one together.
+VOCABULARY is a SentencePiece file, `bytes`, a run, one of its checkpoints/STEP, a Hugging Face folder or a checkpoint
+of T5X. Each file has a row of its own, NAME=FILES make one together.
 
     spanloom vocab check my.model --text 'corpus/*.jsonl.gz'
     spanloom vocab check runs/a --text de='de/*.txt' sv='sv/*.txt' --json
@@ -91,7 +91,9 @@ def _head(subject: Any, vocabulary: Any, sentinels: Any) -> list[str]:
     special = f"padding {vocabulary.pad_id}, end of sequence {vocabulary.eos_id}, unknown {vocabulary.unk_id}"
     if not sentinels.ids:
         return [*lines, f"special     {special}", "sentinels   none"]
-    written = f"{len(sentinels.written)} of them can be written in text" if sentinels.written else "text cannot hold them"
+    written = (
+        f"{len(sentinels.written)} of them can be written in text" if sentinels.written else "text cannot hold them"
+    )
     place = ", at the start of a word only" if sentinels.written and not sentinels.inside_words else ""
     first = ", ".join(f"<extra_id_{n}> {token}" for n, token in enumerate(sentinels.ids[:2]))
     return [
@@ -140,7 +142,11 @@ def _tables(checks: Sequence[Any]) -> list[str]:
     ]
     lines = ["", *_aligned([head, *rows])]
     if lost:
-        lines += ["", *_aligned([("text", "lost", "", "kind", "count", "share", "becomes", "first example"), *lost]), *more]
+        lines += [
+            "",
+            *_aligned([("text", "lost", "", "kind", "count", "share", "becomes", "first example"), *lost]),
+            *more,
+        ]
     return lines
 
 

@@ -129,7 +129,7 @@ def _said(trained: Any, training: Any, path: Path) -> Iterator[str]:
     sampled = trained.learnt_lines < trained.lines
     of = f" of {trained.lines:,} (a sample: --megabytes {training.megabytes:g}, --seed {training.seed})"
     yield (
-        f"learnt from {trained.learnt_lines:,} lines{of if sampled else ''}, {trained.learnt_bytes / 1e6:,.1f} MB, with "
+        f"learnt from {trained.learnt_lines:,} lines{of if sampled else ''}, {trained.learnt_bytes / 1e6:,.1f} MB: "
         f"{training.kind}, whitespace {training.whitespace}"
     )
     highest = f", <extra_id_0> is {trained.size - 1:,}" if training.sentinels else " (whoever uses it appends them)"
@@ -142,6 +142,6 @@ def _said(trained: Any, training: Any, path: Path) -> Iterator[str]:
     size = trained.size if training.sentinels else trained.size + 100
     rows = padded(size)
     yield (
-        f"an embedding for its {size:,} ids has {rows:,} rows: spanloom pretrain --text FILES --vocabulary {path} --model "
-        f"t5_1_1_small --model.vocab-size {rows} --out DIR"
+        f"an embedding for its {size:,} ids has {rows:,} rows: spanloom pretrain --text FILES --vocabulary {path} "
+        f"--model t5_1_1_small --model.vocab-size {rows} --out DIR"
     )

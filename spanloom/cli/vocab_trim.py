@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from spanloom.cli.parsing import options
 
-ABOUT = """A model with a smaller vocabulary: only the rows of pieces that your text needs, as a folder Hugging Face loads.
+ABOUT = """A model with only the pieces that your text needs, and their rows, as a folder that Hugging Face loads.
 
 Special pieces, sentinels, bytes and single characters stay. Text that needs kept pieces alone is cut as before and gets
 the same logits, which is checked. OUT/kept_pieces.tsv has old id, new id, piece and count.

@@ -59,7 +59,8 @@ def convert_to_hf(
     """Write a Hugging Face folder and check it before it is put in place.
 
     What was written is read back: weights must be equal to the last bit, the sentinels the same, and log-probabilities
-    of fixed sentences within 1e-4. `beside` are further files for the folder. An earlier export in `dst` is replaced, one of another run only with `overwrite`.
+    of fixed sentences within 1e-4. An earlier export in `dst` is replaced, one of another run only with `overwrite`.
+    `beside` are further files of the folder.
     Raises ConversionError for a destination that must not be written and ValueError for a model that Hugging Face
     cannot express, both before anything is written; ParityError if the check fails; then, and after any other error or
     kill, `dst` is as it was.

@@ -1,4 +1,4 @@
-"""A model with a smaller vocabulary: only the rows of pieces that a text needs. What it says of these stays the same."""
+"""A model with only the rows of pieces that a text needs. What it says of these stays the same."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -67,8 +67,8 @@ class TrimReport:
         """The report as lines for a terminal."""
         saved = 4 * (self.parameters[0] - self.parameters[1]) / 1e6
         lines = [
-            f"vocabulary: {self.ids[0]:,} ids became {self.ids[1]:,}, {self.rows[0]:,} rows {self.rows[1]:,}; the table "
-            f"of kept pieces is {self.written.dst / TABLE}",
+            f"vocabulary: {self.ids[0]:,} ids became {self.ids[1]:,}, {self.rows[0]:,} rows {self.rows[1]:,}; kept "
+            f"pieces are listed in {self.written.dst / TABLE}",
             f"model: {self.parameters[0]:,} parameters became {self.parameters[1]:,}; {saved:,.1f} MB of float32 saved",
         ]
         for name, count in self.tokens.items():
@@ -144,7 +144,7 @@ def _compare_text(
     for token, (before,) in enumerate(moved.old_ids):
         new_ids[before] = token
     tokens: dict[str, Tokens] = {}
-    rows: list[list[int]] = []
+    cut: list[list[int]] = []
     for name, text in texts():
         count = tokens.setdefault(name, Tokens())
         before, after = old.encode(text), new.encode(text)
@@ -157,10 +157,10 @@ def _compare_text(
         if not np.array_equal(expected, after):
             raise ParityError(f"a text that needs kept pieces alone is cut in another way: {text[:100]!r}")
         count.same += 1
-        if len(rows) < _ROWS and len(after):
-            rows.append(after[:_LENGTH].tolist())
-    width = max(map(len, rows), default=0)
-    return tokens, np.array([row + [0] * (width - len(row)) for row in rows], np.int32).reshape(len(rows), width)
+        if len(cut) < _ROWS and len(after):
+            cut.append(after[:_LENGTH].tolist())
+    width = max(map(len, cut), default=0)
+    return tokens, np.array([row + [0] * (width - len(row)) for row in cut], np.int32).reshape(len(cut), width)
 
 
 def _compare_logits(source: TrainedModel, target: TrainedModel, moved: Correspondence, new_BxT: np.ndarray) -> float:

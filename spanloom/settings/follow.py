@@ -26,5 +26,5 @@ class Follow:
     embedding and head move to the ids that mean the same here (the optimizer must begin anew); by_id: they stay where
     they are, whatever the ids mean."""
     new_rows: Literal["parts", "bytes", "mean"] = "parts"
-    """by_piece: what the row of a new piece begins as. parts: the mean of the rows of the pieces that the old vocabulary
-    splits it into; bytes: of its bytes; mean: the mean of all rows of text."""
+    """by_piece: what the row of a new piece begins as. parts: the mean of the rows of the pieces that the old
+    vocabulary splits it into; bytes: of its bytes; mean: the mean of all rows of text."""

@@ -191,7 +191,9 @@ def _parts(vocabulary: Vocabulary, text: str, counts: _Counts) -> Iterator[str]:
     of_space = len(vocabulary.encode("a a")) - 2 * len(vocabulary.encode("a"))
     begin = 0
     while len(text) - begin > _PART:
-        space = max((place.start() for place in _BETWEEN.finditer(text, begin + _PART // 2, begin + _PART)), default=None)
+        space = max(
+            (place.start() for place in _BETWEEN.finditer(text, begin + _PART // 2, begin + _PART)), default=None
+        )
         end = begin + _PART if space is None else space
         yield text[begin:end]
         begin = end
@@ -212,7 +214,9 @@ class Finding:
     fix: str
 
 
-def findings(vocabulary: Vocabulary, rows: int | None, sentinels: SentinelCheck, checks: Iterable[TextCheck]) -> tuple[Finding, ...]:
+def findings(
+    vocabulary: Vocabulary, rows: int | None, sentinels: SentinelCheck, checks: Iterable[TextCheck]
+) -> tuple[Finding, ...]:
     """What is wrong with a vocabulary for span corruption, and on these texts; `rows`: of the embedding, if known."""
     return tuple(_findings(vocabulary, rows, sentinels, checks))
 

@@ -59,8 +59,8 @@ class Correspondence:
         c = self.counts()
         sentinels = f"; {c['new_sentinels']:,} of them sentinels" if c["new_sentinels"] else ""
         return (
-            f"{c['ids']:,} rows of the new vocabulary: {c['copied']:,} copied by piece, {c['from_parts']:,} the mean of "
-            f"their parts, {c['from_mean']:,} the mean of all{sentinels}"
+            f"{c['ids']:,} rows of the new vocabulary: {c['copied']:,} copied by piece, {c['from_parts']:,} the mean "
+            f"of their parts, {c['from_mean']:,} the mean of all{sentinels}"
         )
 
 
@@ -80,7 +80,9 @@ def correspond(old: Vocabulary, new: Vocabulary, new_rows: NewRows = "parts") ->
     same |= dict(zip(new.sentinels, old.sentinels, strict=False))
     absent = new.sentinels[len(old.sentinels) :]
     texts = _spoken(ours) if new_rows != "mean" else {}
-    parts = {token: theirs.bytes_of(text) if new_rows == "bytes" else theirs.split(text) for token, text in texts.items()}
+    parts = {
+        token: theirs.bytes_of(text) if new_rows == "bytes" else theirs.split(text) for token, text in texts.items()
+    }
     instead = {token: tuple(part for part in ids if part != old.unk_id) for token, ids in parts.items()}
     instead |= dict.fromkeys(absent, old.sentinels)
     tokens = range(max(new.size, new.highest_id + 1))

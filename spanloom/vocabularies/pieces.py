@@ -40,7 +40,7 @@ def algorithm_of(model: bytes) -> str:
     """unigram, bpe, word or char."""
     for number, value in wire.fields(memoryview(model)):
         if number == _TRAINER and not isinstance(value, int):
-            return _ALGORITHMS.get(int(dict(wire.fields(value)).get(_ALGORITHM, 1)), "unknown")  # type: ignore[arg-type]
+            return _ALGORITHMS.get(int(dict(wire.fields(value)).get(_ALGORITHM, 1)), "unknown")
     return "unknown"
 
 

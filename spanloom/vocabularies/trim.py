@@ -101,7 +101,7 @@ def _chosen(
     room = choice.keep - len(needed - sentinels)
     if room < 0:
         raise VocabularyError(
-            f"--keep {choice.keep} is too few: special pieces, symbols, bytes and the single characters of the text are "
+            f"--keep {choice.keep} is too few: special pieces, symbols, bytes and single characters of the text are "
             f"{len(needed - sentinels):,}. Raise --keep, or give less text"
         )
     return set([token for token in order if token not in needed][:room])

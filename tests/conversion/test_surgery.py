@@ -32,8 +32,9 @@ def weights(model):
     return unflatten(model, {name: np.asarray(leaf) for name, leaf in flat.items()})
 
 
-def batch_of(vocabulary, texts=tuple(sentences(3))):
-    rows = [[*vocabulary.encode(f"{text} <extra_id_1> fox").tolist(), vocabulary.eos_id] for text in texts]
+def batch_of(vocabulary, texts=()):
+    asked = [f"{text} <extra_id_1> fox" for text in texts or sentences(3)]
+    rows = [[*vocabulary.encode(text).tolist(), vocabulary.eos_id] for text in asked]
     width = max(map(len, rows))
     ids = np.array([row + [0] * (width - len(row)) for row in rows], np.int32)
     shifted = np.pad(ids, ((0, 0), (1, 0)))[:, :-1]

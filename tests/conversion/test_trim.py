@@ -59,7 +59,11 @@ def test_a_trimmed_model_says_the_same_of_what_is_kept(tiny, tmp_path):
     ids = old.encode(line)[None]
     assert [where[token] for token in ids[0].tolist()] == new.encode(line).tolist()
     wanted, found = (
-        logits(one.model, one.params, dict.fromkeys(("encoder_input_tokens", "decoder_target_tokens"), row) | {"decoder_input_tokens": row})
+        logits(
+            one.model,
+            one.params,
+            dict.fromkeys(("encoder_input_tokens", "decoder_target_tokens"), row) | {"decoder_input_tokens": row},
+        )
         for one, row in ((tiny, ids), (read, new.encode(line)[None]))
     )
     np.testing.assert_allclose(found[..., : new.size], wanted[..., old_ids], atol=1e-5)

@@ -53,12 +53,12 @@ def following(trained, vocabulary, rows=128, follow=MOVE):
 def test_another_vocabulary_is_refused_with_what_can_be_done(trained):
     other = trained[3]
     for rows, flag in ((128, "by_piece to"), (32, "by_piece --model.vocab-size 128 to")):
-        with pytest.raises(StartError, match="trained with another vocabulary.*ids mean something else") as error:
+        with pytest.raises(StartError, match=r"trained with another vocabulary.*ids mean something else") as error:
             find_start(following(trained, other, rows, Follow()))
         assert f"--follow.vocabulary {flag}" in str(error.value)
         assert "old.model" in str(error.value) or "vocabulary/" in str(error.value)
         assert "--follow.vocabulary by_id" in str(error.value)
-    with pytest.raises(StartError, match="this run has .bytes, 384 ids"):
+    with pytest.raises(StartError, match=r"this run has .bytes, 384 ids"):
         find_start(following(trained, Bytes(), 384, Follow()))
 
 
@@ -79,7 +79,7 @@ def test_rows_move_by_piece(trained):
 
 
 def test_the_same_vocabulary_has_nothing_to_move(trained, tmp_path):
-    folder, run, params, _ = trained
+    folder, _, params, _ = trained
     shutil.copy(folder / "old.model", tmp_path / "copy.model")
     same = following(trained, SentencePiece(str(tmp_path / "copy.model"), extra_ids=20))
     for policy in (MOVE, Follow()):

@@ -64,7 +64,12 @@ def test_no_text_is_no_division_by_zero(vocabulary):
 
 def test_sentinels_and_whether_text_can_hold_them(vocabulary, tmp_path):
     found = check_sentinels(vocabulary)
-    assert (len(found.ids), found.order, found.written, found.inside_words) == (10, "descending", tuple(range(10)), False)
+    assert (len(found.ids), found.order, found.written, found.inside_words) == (
+        10,
+        "descending",
+        tuple(range(10)),
+        False,
+    )
     assert check_sentinels(build(Bytes())).order == "ascending"
     assert check_sentinels(build(Bytes())).written == ()
     bare = build(SentencePiece(write_model(tmp_path / "a.model", sentinels=0), extra_ids=0))

@@ -58,7 +58,10 @@ def test_new_pieces_are_what_the_old_vocabulary_splits_them_into(folder, plain):
 
 
 def test_bytes_and_pieces(folder, plain):
-    of_bytes, fallback = build(Bytes()), build(SentencePiece(write_model(folder / "f.model", size=380, byte_fallback=True)))
+    of_bytes, fallback = (
+        build(Bytes()),
+        build(SentencePiece(write_model(folder / "f.model", size=380, byte_fallback=True))),
+    )
     down = correspond(of_bytes, plain)
     token = plain.encode("the")[0]
     assert down.old_ids[token] == tuple(of_bytes.encode(" the"))
@@ -103,7 +106,9 @@ def test_other_conventions_of_sentinels_move_by_order():
 
 
 def test_released_vocabularies():
-    t5, mt5 = (build(SentencePiece(str(shared_dir("data", "tokenizers", name) / "spiece.model"))) for name in ("t5", "mt5"))
+    t5, mt5 = (
+        build(SentencePiece(str(shared_dir("data", "tokenizers", name) / "spiece.model"))) for name in ("t5", "mt5")
+    )
     moved = correspond(mt5, t5)
     assert [moved.old_ids[token] for token in t5.sentinels] == [(token,) for token in mt5.sentinels]
     assert sum(moved.copied) > 15_000
