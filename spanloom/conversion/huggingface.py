@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -169,10 +170,12 @@ def write_folder(folder: Path, source: "TrainedModel", *, name: str, max_shard_b
         (folder / file).write_bytes(content)
     hf_weights.write_weights(folder, model, source.params, max_shard_bytes or hf_weights.MAX_SHARD_BYTES)
     written = sorted(path.name for path in folder.iterdir())
-    (folder / MARK_NAME).write_bytes(hf_tokenizer.to_json(_describe(source, vocabulary, written)))
+    (folder / MARK_NAME).write_bytes(hf_tokenizer.to_json(_describe(source, vocabulary, spiece_model, written)))
 
 
-def _describe(source: "TrainedModel", vocabulary: Vocabulary, files: list[str]) -> Mapping[str, Any]:
+def _describe(
+    source: "TrainedModel", vocabulary: Vocabulary, spiece_model: bytes | None, files: list[str]
+) -> Mapping[str, Any]:
     """What an export says about itself: the sentinel convention and where it comes from."""
     lineage = source.lineage
     if isinstance(vocabulary, SentencePiece):
@@ -182,6 +185,7 @@ def _describe(source: "TrainedModel", vocabulary: Vocabulary, files: list[str]) 
         "spanloom": spanloom.__version__,
         "model": source.model.name,
         "vocabulary": to_json(vocabulary),
+        "spiece_sha256": None if spiece_model is None else hashlib.sha256(spiece_model).hexdigest(),
         "origin": lineage.origin,
         "step": lineage.step,
         "checkpoint": lineage.checkpoint,

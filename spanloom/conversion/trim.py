@@ -141,8 +141,8 @@ def _compare_text(
 ) -> tuple[dict[str, Tokens], np.ndarray]:
     """Tokens before and after by name, and some texts of kept pieces as new ids, (texts, length) int32."""
     new_ids = np.full(old.size, -1, np.int64)
-    for token, (before,) in enumerate(moved.old_ids):
-        new_ids[before] = token
+    for token, (old_id,) in enumerate(moved.old_ids):
+        new_ids[old_id] = token
     tokens: dict[str, Tokens] = {}
     cut: list[list[int]] = []
     for name, text in texts():
