@@ -14,7 +14,7 @@ from urllib.parse import quote
 from spanloom import __version__
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.eval import Evaluating
-from spanloom.cli.eval_subjects import Subject, load, subjects_of
+from spanloom.cli.eval_subjects import Subject, load, mesh_here, subjects_of
 from spanloom.cli.flags import Command
 from spanloom.cli.line_job import compiled_programs_kept
 from spanloom.cli.line_output import ALONE
@@ -71,7 +71,8 @@ def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
     size = command.run.eval.batch_size or BATCH  # that of a training batch, which it is unless set, is for many devices
     parts = _heldout_tasks(run, tasks, directory, vocabulary, asked, size)
     with _alone(folder, share), compiled_programs_kept():
-        outcomes = list(_outcomes(subjects, parts, folder, share, asked))
+        loading = functools.partial(load, mesh=mesh_here(run.mesh))
+        outcomes = list(_outcomes(subjects, parts, folder, share, asked, loading))
     if None in outcomes:
         print(f"{folder}: job {share} is done; other jobs are not yet", file=sys.stderr)
         return
@@ -176,7 +177,12 @@ def _refuse_without(lacking: Sequence[str], named: Sequence[str], *, some: bool)
 
 
 def _outcomes(
-    subjects: Sequence[Subject], parts: Mapping[str, HeldoutTask], folder: Path, share: BuildShare, asked: Evaluating
+    subjects: Sequence[Subject],
+    parts: Mapping[str, HeldoutTask],
+    folder: Path,
+    share: BuildShare,
+    asked: Evaluating,
+    load: Callable[[Subject], LoadedModel],
 ) -> Iterator[Row | str | None]:
     """For each model and task its row, why there is none, or None while other jobs are not done."""
     counts = {name: _count(part.heldout, asked) for name, part in parts.items()}

@@ -1,13 +1,17 @@
 """The models that `spanloom eval` is given: which there are, and what tells each from others, before any is read."""
 
 import hashlib
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
+
 from spanloom.cli.errors import UsageError
 from spanloom.conversion.detect import detect
 from spanloom.evaluation.loaded import LoadedModel
+from spanloom.scale.mesh import MeshError, mesh_sizes
 from spanloom.settings.mesh import Mesh
 from spanloom.settings.run_layout import CHECKPOINTS, steps_in
 from spanloom.training.checkpoint_paths import open_checkpoint
@@ -39,9 +43,19 @@ def subjects_of(path: Path, checkpoints: Iterable[str]) -> list[Subject]:
     return [_of_run(one) for one in dict.fromkeys(open_checkpoint(path, name) for name in names)]
 
 
-def load(subject: Subject) -> LoadedModel:
-    """The model, on all devices of this process."""
-    return LoadedModel(read_model(subject.path), Mesh())
+def load(subject: Subject, mesh: Mesh) -> LoadedModel:
+    """The model, divided among all devices of this process as `mesh` says."""
+    return LoadedModel(read_model(subject.path), mesh)
+
+
+def mesh_here(mesh: Mesh) -> Mesh:
+    """A run's mesh where it fits the devices here, else every device has the whole model and a share of the rows."""
+    try:
+        mesh_sizes(mesh, jax.device_count())
+    except MeshError as error:
+        print(f"{error}. Here every device has the whole model and a share of the rows", file=sys.stderr)
+        return Mesh()
+    return mesh
 
 
 def _of_run(path: Path) -> Subject:

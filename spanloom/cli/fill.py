@@ -1,29 +1,23 @@
 """`spanloom fill CHECKPOINT`: lines with masked spans in, JSONL with what the model puts there out."""
 
-import contextlib
-import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from spanloom.cli.errors import CommandError
-from spanloom.cli.line_job import STDOUT_CLOSED, as_utf8, without_mark
-from spanloom.cli.line_output import LineOutput
+from spanloom.cli.errors import UsageError
 from spanloom.cli.parsing import options
-from spanloom.pipeline.durable import write_file
+from spanloom.settings.mesh import Mesh
 
 if TYPE_CHECKING:
-    from spanloom.evaluation.masked_lines import Predict
-    from spanloom.vocabularies.vocabulary import Vocabulary
+    from spanloom.settings.run import Run
 
 ABOUT = """Lines with masked spans in, JSONL with what the model puts there out.
 
 A masked span is written <mask>, or <1>, <2> and so on, or <extra_id_0>, <extra_id_1> and so on. A line is text, or a
-JSON object with a field "text". Each line of the output holds "text", "filled" and "spans" (and the other fields of a
-JSON line). An output file that holds the first lines already is continued by the same model and settings, which stand
-beside it in OUTPUT.by.json.
+JSON object with a field "text". An answer holds the line's number and fields, "filled", the whole text, and "spans",
+one for each mask. A killed command goes on with the first line that has no answer; what makes them stands in
+OUTPUT.by.json.
 
     spanloom fill runs/quickstart "This function <1> a list of <2>."
     spanloom fill runs/a --input masked.jsonl --output filled.jsonl
@@ -41,177 +35,74 @@ def main(argv: Sequence[str]) -> int:
         text: tuple[str, ...] = ()
         """Lines given here instead of in a file; words after the checkpoint are such lines, too."""
         input: str | None = None
-        """File of lines or JSONL; unset: standard input."""
+        """File of lines or JSONL; - or unset: standard input."""
         output: str | None = None
-        """JSONL file to write or to continue; unset: standard output."""
+        """JSONL file to write or to continue; - or unset: standard output."""
         which: str = "last"
         """Checkpoint of a run: last, best, or a step."""
         max_length: int = 128
         """Most tokens written for a line."""
+        errors: Literal["stop", "keep"] = "stop"
+        """What a bad line does: stop says which it is, keep writes an answer with "error" in its place."""
+        batch_size: int = 32
+        """Lines that are computed together, at most; fewer where they are long."""
+        shard: str | None = None
+        """I/N: job I of N, counted from 0."""
+        mesh: Mesh = field(default_factory=Mesh)
 
     chosen = options(Options, argv, "spanloom fill", "CHECKPOINT [LINE ...] [flags]", ABOUT, rest="text")
-    if chosen.max_length < 1:
-        raise CommandError(f"--max-length {chosen.max_length}: must be 1 or more")
-    if chosen.output is None and sys.__stdout__ is None:
-        raise CommandError(STDOUT_CLOSED)
-    alone = LineOutput(Path(chosen.output)).alone() if chosen.output is not None else contextlib.nullcontext()
-    with _open_lines(chosen.text, chosen.input) as lines, alone:
-        done, rest = _begin_output(chosen.output), without_mark(lines)
-        _skip_done(rest, done, chosen.output)
-        from spanloom.evaluation.masked_lines import fill_lines
-
-        filler = _load(chosen.checkpoint, chosen.which, chosen.max_length)
-        if filler.warning:
-            print(f"warning: {filler.warning}", file=sys.stderr)
-        if chosen.output is not None:
-            _sign(Path(chosen.output), filler.made_by, continued=bool(done))
-        records = fill_lines(rest, filler.vocabulary, filler.predict, len(done) + 1, filler.most_tokens)
-        if chosen.output is None:
-            as_utf8(sys.stdout)
-            _write(records, sys.stdout)
-        else:
-            with open(chosen.output, "a", encoding="utf-8") as file:
-                _write(records, file)
+    for name in ("max_length", "batch_size"):
+        if getattr(chosen, name) < 1:
+            raise UsageError(f"--{name.replace('_', '-')} {getattr(chosen, name)}: must be 1 or more")
+    if chosen.text and chosen.input is not None:
+        raise UsageError("give --text or --input, not both")
+    _fill(chosen)
     return 0
 
 
-@dataclass(frozen=True)
-class Filler:
-    """What fills masks."""
+def _fill(chosen: Any) -> None:
+    from spanloom.cli.line_job import Job, compiled_programs_kept, load, run, share_from
 
-    predict: "Predict"
-    """The model."""
-    vocabulary: "Vocabulary"
-    """Its vocabulary."""
-    made_by: dict[str, Any]
-    """All that decides what it writes."""
-    most_tokens: int | None = None
-    """The longest line that memory takes; None: nobody knows."""
-    warning: str = ""
-    """What the user should know of it."""
+    share, lines = share_from(chosen.shard, chosen.output), chosen.text or chosen.input
+    job = Job(lines, chosen.output, chosen.errors, share, "text", adds=("filled", "spans"))
+    with compiled_programs_kept():
+        source = load(chosen.checkpoint, chosen.which, chosen.mesh)
+        from spanloom.evaluation.line_requests import check_length, record_of, text_in
+        from spanloom.evaluation.masked_lines import filled, masked_ids
+        from spanloom.evaluation.writing import Request
+        from spanloom.settings.generation import Generation
 
+        if said := _warning(source.run):
+            print(f"warning: {chosen.checkpoint} {said}", file=sys.stderr)
+        model, settings = source.model, Generation(max_length=chosen.max_length)
+        how = source.lines(job.field, "true")
 
-@contextlib.contextmanager
-def _open_lines(texts: Sequence[str], path: str | None) -> Iterator[Iterable[str]]:
-    """Lines from the command line, a file or standard input."""
-    if texts and path is not None:
-        raise CommandError("give --text or --input, not both")
-    if texts:
-        yield texts
-    elif path is None:
-        if sys.stdin is None:
-            raise CommandError("standard input is closed: give --text LINE or --input FILE")
-        as_utf8(sys.stdin, errors="surrogateescape")
-        yield sys.stdin
-    else:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:  # bad bytes are refused line by line
-            yield file
+        def read(number: int, line: str) -> tuple[dict[str, Any], Any]:
+            record = record_of(line, job.field)
+            text = text_in(record, job.field)
+            ids = masked_ids(text, model.vocabulary)
+            check_length(len(ids), how)
+            return record, (text, ids)
 
+        def answer(questions: Sequence[Any]) -> list[dict[str, Any]]:
+            written = model.write([Request(ids, settings) for _, ids in questions], chosen.batch_size)
+            return [
+                filled(text, outputs[0].tokens, model.vocabulary)
+                for (text, _), outputs in zip(questions, written, strict=True)
+            ]
 
-def _begin_output(path: str | None) -> list[str]:
-    """Texts of the lines that an output file holds already; half a last line, left by a kill, is cut off.
-
-    Raises CommandError for a file that `fill` did not write, which stays as it is.
-    """
-    if path is None:
-        return []
-    if not Path(path).exists():
-        return []
-    content = Path(path).read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    texts = [_text_of(path, number, line) for number, line in enumerate(whole.splitlines(), 1)]
-    if len(whole) < len(content):
-        if not content[len(whole) :].startswith(b"{"):
-            raise _foreign(path, len(texts) + 1)
-        with open(path, "r+b") as file:
-            file.truncate(len(whole))
-    return texts
+        run(job, made_by={**source.made_by, "max_length": chosen.max_length}, read=read, answer=answer)
 
 
-def _text_of(path: str, number: int, line: bytes) -> str:
-    try:
-        record = json.loads(line)
-        if isinstance(record["text"], str) and "filled" in record:
-            return str(record["text"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise _foreign(path, number)
-
-
-def _foreign(path: str, number: int) -> CommandError:
-    return CommandError(
-        f"{path}: line {number} is none that `spanloom fill` wrote; the file stays as it is: name another --output"
-    )
-
-
-def _skip_done(lines: Iterator[str], done: Sequence[str], output: str | None) -> None:
-    """Passes over the lines that were filled before. Raises CommandError where the output was made from other ones."""
-    from spanloom.evaluation.masked_lines import text_of
-
-    for number, text in enumerate(done, 1):
-        line = next(lines, None)
-        if line is None or text_of(number, line) != text:
-            there = "ends before that" if line is None else "has another text there"
-            raise CommandError(
-                f"{output}: line {number} was filled for {text[:60]!r}, but the input {there}: name another --output"
-            )
-    if done:
-        print(f"{output}: {len(done):,} lines were there already", file=sys.stderr)
-
-
-def _sign(output: Path, made_by: dict[str, Any], continued: bool) -> None:
-    """Note beside an output what makes it. Raises CommandError where something else made the lines that it holds."""
-    note = output.with_name(output.name + ".by.json")
-    if not continued:
-        try:
-            write_file(note, lambda file: file.write(json.dumps(made_by, indent=1).encode()))
-        except OSError as error:
-            why = f"nothing can be written beside it ({error.strerror})"
-            raise CommandError(f"{output}: {why}; name an --output elsewhere") from error
-        return
-    other = "name another --output to begin anew"
-    try:
-        before = json.loads(note.read_bytes())
-        model, max_length = before["model"], before["max_length"]
-        if before["fingerprint"] != made_by["fingerprint"]:
-            here = made_by["model"]
-            raise CommandError(f"{output} was begun with the model {model}, which is not {here}: use that, or {other}")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise CommandError(f"{output} holds lines, but {note} does not say what made them: {other}") from None
-    if max_length != made_by["max_length"]:
-        raise CommandError(f"{output} was begun with --max-length {max_length}: go on with that, or {other}")
-
-
-def _write(records: Iterable[dict[str, Any]], file: Any) -> None:
-    for record in records:
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
-        file.flush()
-
-
-def _load(checkpoint: str, which: str, max_length: int) -> Filler:
-    """What fills masks with the model of a checkpoint."""
-    import jax
-
-    from spanloom.evaluation.masked_lines import most_tokens, predictor
+def _warning(run: "Run | None") -> str:
+    """What the user should know of a model that was not trained to fill masks last."""
     from spanloom.settings.kinds import kind_name
     from spanloom.settings.objectives import Supervised, writes_masks
-    from spanloom.training.fits import available_memory
-    from spanloom.training.read_model import read_model
-    from spanloom.vocabularies.build import build
 
-    source = read_model(Path(checkpoint), which)
-    vocabulary = build(source.vocabulary)
-    run, warning = source.lineage.run, ""
     objectives = [task.objective for task in run.tasks] if run is not None else []
-    if run is not None and not any(map(writes_masks, objectives)):
-        kinds = sorted({kind_name(type(objective)) for objective in objectives})
-        pairs = all(isinstance(objective, Supervised) for objective in objectives)
-        learned = "pairs of inputs and targets" if pairs else " and ".join(kinds)
-        warning = f"{checkpoint} learned {learned} last ({run.task.name}), not to fill masked spans"
-    return Filler(
-        predictor(source.params, source.model, vocabulary, max_length),
-        vocabulary,
-        {"model": source.lineage.origin, "fingerprint": source.fingerprint(), "max_length": max_length},
-        most_tokens(source.model, available_memory(jax.devices()[0])),
-        warning,
-    )
+    if run is None or any(map(writes_masks, objectives)):
+        return ""
+    kinds = sorted({kind_name(type(objective)) for objective in objectives})
+    pairs = all(isinstance(objective, Supervised) for objective in objectives)
+    learned = "pairs of inputs and targets" if pairs else " and ".join(kinds)
+    return f"learned {learned} last ({run.task.name}), not to fill masked spans"

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from spanloom.cli.errors import UsageError
 from spanloom.cli.parsing import options
 from spanloom.settings.generation import Generation, check_generation
+from spanloom.settings.mesh import Mesh
 
 ABOUT = """Lines or JSONL in, JSONL with what the model writes for each out, in the same order.
 
@@ -48,6 +49,7 @@ def main(argv: Sequence[str]) -> int:
         """Lines that are computed together, at most; fewer where they are long."""
         shard: str | None = None
         """I/N: job I of N, counted from 0."""
+        mesh: Mesh = dataclasses.field(default_factory=Mesh)
 
     chosen = options(Options, argv, "spanloom generate", "CHECKPOINT [--input FILE] [--output FILE] [flags]", ABOUT)
     settings = Generation(**{one.name: getattr(chosen, one.name) for one in dataclasses.fields(Generation)})
@@ -66,7 +68,7 @@ def _generate(chosen: Any, settings: Generation) -> None:
 
     job = Job(chosen.input, chosen.output, chosen.errors, share_from(chosen.shard, chosen.output), chosen.field)
     with compiled_programs_kept():
-        source = load(chosen.checkpoint, chosen.which)
+        source = load(chosen.checkpoint, chosen.which, chosen.mesh)
         from spanloom.evaluation.line_requests import record_of, request_of
 
         lines = source.lines(chosen.field, chosen.inputs_eos)
@@ -76,12 +78,14 @@ def _generate(chosen: Any, settings: Generation) -> None:
             record = record_of(line, lines.field)
             return record, request_of(record, number, settings, lines, model)
 
-        def answer(requests: Sequence[Any]) -> list[list[dict[str, Any]]]:
+        def answer(requests: Sequence[Any]) -> list[dict[str, Any]]:
             return [
-                [
-                    {"text": one.text, "score": one.score, "log_prob": one.log_prob}
-                    for one in model.as_text(outputs).outputs
-                ]
+                {
+                    "outputs": [
+                        {"text": one.text, "score": one.score, "log_prob": one.log_prob}
+                        for one in model.as_text(outputs).outputs
+                    ]
+                }
                 for outputs in model.write(requests, chosen.batch_size)
             ]
 

@@ -107,12 +107,15 @@ def entries_of(settings: Any, unknown: Mapping[str, str] | None = None) -> tuple
 
 
 def entries_of_class(cls: type) -> tuple[Entry, ...]:
-    """An entry for every field of a class of options, those that are given by their place first."""
+    """An entry for every field of a class of options, and of the settings among them."""
     hints, texts = typing.get_type_hints(cls, include_extras=True), field_texts(cls)
-    found = []
+    found: list[Entry] = []
     for f in dataclasses.fields(cls):
         place = get_args(hints[f.name]) if get_origin(hints[f.name]) is typing.Annotated else ()
         words = [word for extra in place[1:] if (word := getattr(extra, "metavar", None))]
+        if dataclasses.is_dataclass(hints[f.name]):
+            found += _entries(hints[f.name](), f"{f.name}.", {})
+            continue
         default = "" if f.default is dataclasses.MISSING else shown(f.default)
         found.append(Entry(f.name, hints[f.name], texts.get(f.name, ""), default, word="".join(words)))
     return tuple(found)

@@ -14,10 +14,12 @@ from spanloom.cli.line_output import ALONE, LINE, LineOutput, Record, as_line, s
 from spanloom.cli.progress_bar import ProgressBar
 from spanloom.cli.shares import share_named
 from spanloom.pipeline.share import BuildShare
+from spanloom.settings.mesh import Mesh
 
 if TYPE_CHECKING:
     from spanloom.evaluation.line_requests import Lines
     from spanloom.evaluation.loaded import LoadedModel
+    from spanloom.settings.run import Run
 
 BLOCK = 256
 """Lines that are read before any is answered, so that those of like lengths are computed together."""
@@ -28,16 +30,16 @@ STDOUT_CLOSED = "standard output is closed, so the result would be lost: name an
 
 Read = Callable[[int, str], tuple[Record, Any]]
 """A line's record, and what is asked with it; raises BadLineError."""
-Answer = Callable[[Sequence[Any]], Sequence[Any]]
-"""What each answer adds to its record, under `Job.adds`."""
+Answer = Callable[[Sequence[Any]], Sequence[Record]]
+"""What each answer adds to its record: the fields that `Job.adds` names."""
 
 
 @dataclass(frozen=True)
 class Job:
     """What the user asked for."""
 
-    input: str | None
-    """File of lines; None or -: standard input."""
+    input: str | Sequence[str] | None
+    """File of lines, or lines themselves; None or -: standard input."""
     output: str | None
     """File of answers; None or -: standard output."""
     errors: Literal["stop", "keep"]
@@ -46,19 +48,21 @@ class Job:
     """Of several jobs."""
     field: str = "inputs"
     """Field of the input."""
-    adds: str = "outputs"
-    """Field of what is answered."""
+    adds: tuple[str, ...] = ("outputs",)
+    """Fields of what is answered."""
 
     def __post_init__(self) -> None:
         if self.field in self.own_fields:
             raise UsageError(f"--field {self.field}: answers have a field of that name; rename that of the lines")
         if self.output in (None, "-") and sys.__stdout__ is None:
             raise CommandError(STDOUT_CLOSED)
+        if self.input in (None, "-") and sys.__stdin__ is None:
+            raise CommandError("standard input is closed: give --input FILE")
 
     @property
-    def own_fields(self) -> tuple[str, str, str]:
+    def own_fields(self) -> tuple[str, ...]:
         """Fields of an answer that are none of its line, which lose theirs of that name: it may be such an answer."""
-        return LINE, ERROR, self.adds
+        return LINE, ERROR, *self.adds
 
     def kept(self, record: Record) -> Record:
         """What an answer keeps of a line."""
@@ -98,20 +102,23 @@ def run(job: Job, made_by: Record, read: Read, answer: Answer) -> None:
 
 
 @contextlib.contextmanager
-def open_lines(path: str | None) -> Iterator[tuple[Iterable[str], int | None]]:
-    """Lines of a file or of standard input, and how many there are, where that can be known."""
-    if path in (None, "-"):
-        if sys.stdin is None:
-            raise CommandError("standard input is closed: give --input FILE")
+def open_lines(source: str | Sequence[str] | None) -> Iterator[tuple[Iterable[str], int | None]]:
+    """Lines of a file, of standard input or given as they are, and how many there are, where that can be known."""
+    if source is not None and not isinstance(source, str):
+        yield source, len(source)
+        return
+    if source in (None, "-"):
         as_utf8(sys.stdin, errors="surrogateescape", newline="\n")
         yield sys.stdin, None
         return
-    assert path is not None
+    assert source is not None
     total = None
-    if Path(path).is_file():
-        with open(path, "rb") as file:
+    if Path(source).is_file():
+        with open(source, "rb") as file:
             total = sum(1 for _ in file)
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as text:  # bad bytes are met line by line
+    with open(
+        source, encoding="utf-8", errors="surrogateescape", newline="\n"
+    ) as text:  # bad bytes are met line by line
         yield text, total
 
 
@@ -162,7 +169,7 @@ def _answers(
             if asked:
                 found = answer([question for _, question in asked])
                 for (place, _), one in zip(asked, found, strict=True):
-                    records[place][job.adds] = one
+                    records[place] |= one
             yield records
             progress.advance(len(records))
             if bad is not None:
@@ -222,6 +229,8 @@ class Source:
     """Whether its last task's inputs end with an end of sequence."""
     most_tokens: int | None
     """The longest input that memory takes; None: nobody knows."""
+    run: "Run | None" = None
+    """The run that trained it, where that is known."""
 
     def lines(self, field: str, inputs_eos: Literal["auto", "true", "false"]) -> "Lines":
         """How the lines are read of which this model is asked."""
@@ -230,13 +239,12 @@ class Source:
         return Lines(field, self.inputs_eos if inputs_eos == "auto" else inputs_eos == "true", self.most_tokens)
 
 
-def load(checkpoint: str, which: str) -> Source:
-    """The model of a checkpoint."""
+def load(checkpoint: str, which: str, mesh: Mesh) -> Source:
+    """The model of a checkpoint, divided among all devices as `mesh` says."""
     import jax
 
+    from spanloom.evaluation.line_requests import most_tokens
     from spanloom.evaluation.loaded import LoadedModel
-    from spanloom.evaluation.masked_lines import most_tokens
-    from spanloom.settings.mesh import Mesh
     from spanloom.training.fits import available_memory
     from spanloom.training.read_model import read_model
 
@@ -244,8 +252,9 @@ def load(checkpoint: str, which: str) -> Source:
     run = source.lineage.run
     features = {} if run is None else {feature.name: feature for feature in run.tasks[-1].features}
     return Source(
-        LoadedModel(source, Mesh()),
+        LoadedModel(source, mesh),
         {"model": source.lineage.origin, "fingerprint": source.fingerprint()},
         features["inputs"].add_eos if "inputs" in features else True,
         most_tokens(source.model, available_memory(jax.devices()[0])),
+        run,
     )

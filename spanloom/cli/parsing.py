@@ -34,7 +34,7 @@ def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, descriptio
     if any(flag.name == "help" for flag in flags):
         print(render(f"{prog} {usage}", description, [Group("words and flags", "", entries)]))
         raise SystemExit(0)
-    hints = typing.get_type_hints(cls, include_extras=True)
+    hints = {entry.name: entry.hint for entry in entries}
     named = [entry.name for entry in entries if not entry.word]
     refuse_unknown(flags, [*named, "debug"], prog)
     if any(not word.strip() for word in words):

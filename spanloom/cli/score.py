@@ -1,11 +1,13 @@
 """`spanloom score CHECKPOINT PAIRS`: JSONL of inputs and targets in, JSONL with their log-probabilities out."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from spanloom.cli.errors import UsageError
 from spanloom.cli.parsing import options
+from spanloom.settings.mesh import Mesh
 
 ABOUT = """JSONL of inputs and targets in, JSONL with how likely the model finds each out, in the same order.
 
@@ -46,6 +48,7 @@ def main(argv: Sequence[str]) -> int:
         """Inputs that are computed together, at most; fewer where they are long."""
         shard: str | None = None
         """I/N: job I of N, counted from 0."""
+        mesh: Mesh = dataclasses.field(default_factory=Mesh)
 
     chosen = options(Options, argv, "spanloom score", "CHECKPOINT PAIRS [--output FILE] [flags]", ABOUT)
     if chosen.batch_size < 1:
@@ -58,9 +61,9 @@ def _score(chosen: Any) -> None:
     from spanloom.cli.line_job import Job, compiled_programs_kept, load, run, share_from
 
     share = share_from(chosen.shard, chosen.output)
-    job = Job(chosen.pairs, chosen.output, chosen.errors, share, chosen.field, adds="scores")
+    job = Job(chosen.pairs, chosen.output, chosen.errors, share, chosen.field, adds=("scores",))
     with compiled_programs_kept():
-        source = load(chosen.checkpoint, chosen.which)
+        source = load(chosen.checkpoint, chosen.which, chosen.mesh)
         from spanloom.evaluation.line_requests import pair_of, record_of
 
         lines = source.lines(chosen.field, chosen.inputs_eos)
@@ -70,9 +73,9 @@ def _score(chosen: Any) -> None:
             record = record_of(line, lines.field)
             return record, pair_of(record, lines, model)
 
-        def answer(questions: Sequence[Any]) -> list[list[dict[str, Any]]]:
+        def answer(questions: Sequence[Any]) -> list[dict[str, Any]]:
             scores = iter(model.score_ids([pair for pairs in questions for pair in pairs], chosen.batch_size))
-            return [[_fields(next(scores), chosen.per_token) for _ in pairs] for pairs in questions]
+            return [{"scores": [_fields(next(scores), chosen.per_token) for _ in pairs]} for pairs in questions]
 
         made_by = {**source.made_by, "per_token": chosen.per_token, "inputs_eos": lines.inputs_eos}
         run(job, made_by=made_by, read=read, answer=answer)

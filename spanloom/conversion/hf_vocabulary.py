@@ -65,8 +65,8 @@ def _check_is_ours(folder: Path, spiece_path: Path) -> None:
     if recorded is not None and recorded != hashlib.sha256(spiece_path.read_bytes()).hexdigest():
         raise ConversionError(
             spiece_path,
-            f"is not the SentencePiece model that was exported with these weights (its hash is not that in {MARK_NAME}): "
-            "put that one back",
+            f"is not the SentencePiece model that was exported with these weights (its hash is not that in "
+            f"{MARK_NAME}): put that one back",
         )
 
 

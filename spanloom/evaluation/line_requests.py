@@ -1,6 +1,7 @@
 """Lines of text or JSON as what a model is asked: what to write, or what to score."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,8 +9,11 @@ from typing import Any
 from spanloom.evaluation.loaded import LoadedModel
 from spanloom.evaluation.writing import Request, check_request, settings_with
 from spanloom.settings.generation import Generation
+from spanloom.settings.model import Model
 
 Record = dict[str, Any]
+_FEWEST = 64  # tokens that are always tried
+_SCORE_BYTES = 4 * 4  # float32, and the encoder was seen to hold a little over three of them at once
 
 
 class BadLineError(ValueError):
@@ -28,12 +32,21 @@ class Lines:
     """The longest input that memory takes; None: nobody knows."""
 
 
+def most_tokens(model: Model, available: int | None) -> int | None:
+    """The longest input that so many bytes can hope to encode: attention grows with the square. None: unknown."""
+    return None if available is None else max(_FEWEST, math.isqrt(available // (_SCORE_BYTES * model.num_heads)))
+
+
 def record_of(line: str, field: str) -> Record:
     """A line as a record: a JSON object as it is, text under `field`. Raises BadLineError."""
     try:
         line.encode("utf-8")
-    except UnicodeEncodeError:
-        raise BadLineError("is not UTF-8; convert the file, for example: iconv -f latin1 -t utf-8") from None
+    except UnicodeEncodeError as error:
+        bad = ascii(error.object[error.start])[1:-1]
+        before = error.object[max(error.start - 20, 0) : error.start]
+        raise BadLineError(
+            f"is not UTF-8 ({bad} after {before!r}); convert the file, for example: iconv -f latin1 -t utf-8"
+        ) from None
     if not line.strip():
         raise BadLineError("is empty")
     if not line.lstrip().startswith("{"):
@@ -43,8 +56,10 @@ def record_of(line: str, field: str) -> Record:
         json.dumps(record, ensure_ascii=False).encode("utf-8")  # JSON may hold half characters as \ud800
     except UnicodeEncodeError:
         raise BadLineError("holds half a character, such as \\ud800; write whole ones") from None
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise BadLineError(f"begins like JSON, but is not: {error}") from None
+    except ValueError:  # not JSON is wrong, but Python's limit
+        raise BadLineError("holds a number of thousands of digits; write it as a string") from None
     return dict(record)
 
 
@@ -62,11 +77,11 @@ def request_of(
         raise BadLineError('"settings" must be an object, such as {"temperature": 0.7}')
     if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
         raise BadLineError('"choices" must be a list of strings')
-    inputs = _text(record, lines.field)
+    inputs = text_in(record, lines.field)
     ids = model.encode(inputs, eos=lines.inputs_eos)
     check_length(len(ids), lines)
     common = replace(settings, seed=(settings.seed + number) % 2**32)
-    prefix = model.vocabulary.encode(_text(record, "prefix")) if "prefix" in record else ()
+    prefix = model.vocabulary.encode(text_in(record, "prefix")) if "prefix" in record else ()
     try:
         request = Request(
             ids, settings_with(common, own), prefix, [model.vocabulary.encode(choice) for choice in choices]
@@ -83,7 +98,7 @@ def pair_of(record: Mapping[str, Any], lines: Lines, model: LoadedModel) -> list
     texts = [targets] if isinstance(targets, str) else targets
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise BadLineError('needs a field "targets" that holds a string, or a list of strings')
-    ids = model.encode(_text(record, lines.field), eos=lines.inputs_eos)
+    ids = model.encode(text_in(record, lines.field), eos=lines.inputs_eos)
     check_length(len(ids), lines)
     pairs = [(ids, model.encode(text)) for text in texts]
     check_length(max(len(target) for _, target in pairs), lines, "a target ")
@@ -98,7 +113,8 @@ def check_length(length: int, lines: Lines, what: str = "") -> None:
         raise BadLineError(f"{what}has {length:,} tokens, and memory takes about {lines.most_tokens:,}; cut it")
 
 
-def _text(record: Mapping[str, Any], field: str) -> str:
+def text_in(record: Mapping[str, Any], field: str) -> str:
+    """The text in a field. Raises BadLineError."""
     if not isinstance(record.get(field), str):
         raise BadLineError(f'needs a field "{field}" that holds a string')
     return str(record[field])

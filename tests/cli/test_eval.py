@@ -6,16 +6,19 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from tiny_model import tiny_source
 from tiny_training import events, train
 
+from spanloom.cli.eval_subjects import mesh_here
 from spanloom.cli.main import main
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.evaluation.loaded import LoadedModel
 from spanloom.evaluation.records import HeldoutTask
 from spanloom.recipes.prompted import recipe
+from spanloom.settings.mesh import Mesh
 from spanloom.settings.optimizer import AdamW
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import After, Checkpoints, Logging
@@ -252,6 +255,13 @@ def test_results_of_somebody_else_stay(inside, capsys):
     assert main(["eval", "run", "--results", str(inside)]) == 1
     assert "results.csv is none that spanloom eval wrote; it stays: name another --results" in capsys.readouterr().err
     assert foreign.read_text() == "mine"
+
+
+def test_the_mesh_of_a_run_is_taken_where_it_fits(capsys):
+    assert mesh_here(Mesh(data=jax.device_count())) == Mesh(data=jax.device_count())
+    assert capsys.readouterr().err == ""
+    assert mesh_here(Mesh(fsdp=97, tensor=4)) == Mesh()
+    assert "fsdp 97 x tensor 4 does not fit" in capsys.readouterr().err
 
 
 def test_text_alone_has_losses_alone(inside, place, capsys):

@@ -1,4 +1,3 @@
-import errno
 import json
 import re
 import subprocess
@@ -8,9 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from spanloom.cli import fill
+from spanloom.cli import fill, line_job
 from spanloom.cli.main import main
-from spanloom.settings.model import Model
 from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
@@ -28,17 +26,22 @@ def answer(*spans):
     return np.concatenate([*parts, [VOCABULARY.eos_id], [0]]).astype(np.int32)
 
 
-def predict(inputs):
-    return [answer("one", "two")] * len(inputs)
+class Filler:
+    """Stands for a model: it fills every first mask with one, and every second with two."""
+
+    vocabulary = VOCABULARY
+
+    def write(self, requests, batch_size):
+        return [[SimpleNamespace(tokens=answer("one", "two"))] for _ in requests]
 
 
 @pytest.fixture
 def loaded(monkeypatch):
-    def load(checkpoint, which, max_length):
-        made_by = {"model": checkpoint, "fingerprint": checkpoint[0], "max_length": max_length}
-        return fill.Filler(predict, VOCABULARY, made_by, most_tokens=100)
+    def load(checkpoint, which, mesh):
+        return line_job.Source(Filler(), {"model": checkpoint, "fingerprint": checkpoint[0]}, True, 100)
 
-    monkeypatch.setattr(fill, "_load", load)
+    monkeypatch.setattr(line_job, "load", load)
+    monkeypatch.setattr(line_job, "BLOCK", 3)
 
 
 @pytest.mark.usefixtures("loaded")
@@ -63,13 +66,18 @@ def test_the_command_continues_its_output(tmp_path, capsys):
 @pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize(
     "content",
-    ["my notes", "a line\n", '{"text": "a"}\n', '["a"]\n', '{"text": "b <mask>", "filled": ""}\nx'],
+    ["my notes", "a line\n", '{"text": "a"}\n', '["a"]\n', '{"line": 1, "text": "b <mask>", "filled": ""}\nx'],
 )
 def test_a_file_that_is_no_output_stays_as_it_is(content, tmp_path, capfd):
     target = tmp_path / "notes.txt"
     target.write_text(content)
-    assert main(["fill", "x", "--text", "b <mask>", "--output", str(target)]) == 1
-    assert "is none that `spanloom fill` wrote" in capfd.readouterr().err
+    argv = ["fill", "x", "--text", "b <mask>", "--output", str(target)]
+    assert main(argv) == 1
+    assert "does not say what made them" in capfd.readouterr().err
+    note = {"model": "x", "fingerprint": "x", "max_length": 128}
+    (tmp_path / "notes.txt.by.json").write_text(json.dumps(note))
+    assert main(argv) == 1
+    assert "is none that this command wrote" in capfd.readouterr().err
     assert target.read_text() == content
 
 
@@ -78,7 +86,7 @@ def test_an_output_of_other_lines_is_not_continued(tmp_path, capfd):
     target = str(tmp_path / "out.jsonl")
     assert main(["fill", "x", "--text", "a <mask>", "b <mask>", "--output", target]) == 0
     assert main(["fill", "x", "--text", "a <mask>", "c <mask>", "d <mask>", "--output", target]) == 1
-    assert "line 2 was filled for 'b <mask>', but the input has another text there" in capfd.readouterr().err
+    assert "holds an answer to line 2, but the input has another line there" in capfd.readouterr().err
     assert main(["fill", "x", "--text", "a <mask>", "--output", target]) == 1
     assert "but the input ends before that" in capfd.readouterr().err
     assert main(["fill", "x", "--text", "a <mask>", "b <mask>", "c <mask>", "--output", target]) == 0
@@ -94,14 +102,14 @@ def test_an_output_is_continued_by_what_began_it_alone(tmp_path, capfd):
     assert main(["fill", "x", *begin]) == 0
     content, note = target.read_bytes(), tmp_path / "out.jsonl.by.json"
     for argv, said in [
-        (["y"], "was begun with the model x, which is not y: use that, or name another --output"),
-        (["x", "--max-length", "7"], "was begun with --max-length 128: go on with that, or name another --output"),
+        (["y"], "was begun with model x, and this is y: go on with that, or name another --output"),
+        (["x", "--max-length", "7"], "was begun with max_length 128, and this is 7: go on with that, or name another"),
     ]:
         assert main(["fill", *argv, *begin]) == 1
         assert said in capfd.readouterr().err
         assert target.read_bytes() == content
     assert main(["fill", "x copied", *begin]) == 0
-    for damage in (b"", b"[]", b"{}", b"\xff"):
+    for damage in (b"", b"[]", b"\xff"):
         note.write_bytes(damage)
         assert main(["fill", "x", *begin]) == 1
         assert "does not say what made them" in capfd.readouterr().err
@@ -112,22 +120,41 @@ def test_an_output_is_continued_by_what_began_it_alone(tmp_path, capfd):
 
 @pytest.mark.usefixtures("loaded")
 def test_what_does_not_fit_together(capfd):
-    assert main(["fill", "x", "--text", "a", "--input", "b"]) == 1
+    assert main(["fill", "x", "--text", "a", "--input", "b"]) == 2
     assert main(["fill", "x", "--input", "/nonexistent"]) == 1
-    assert main(["fill", "x", "--max-length", "0", "--text", "a"]) == 1
+    assert main(["fill", "x", "--max-length", "0", "--text", "a"]) == 2
     assert main(["fill", "x", "--txt", "a"]) == 2
     assert "did you mean --text" in capfd.readouterr().err
 
 
-def test_a_file_that_is_no_utf8_is_refused_by_line(tmp_path, loaded, capfd):
-    (tmp_path / "in").write_bytes(b"a <mask>\ncaf\xe9 <mask>\n")
-    assert main(["fill", "x", "--input", str(tmp_path / "in")]) == 1
-    assert "line 2: is not UTF-8 text" in capfd.readouterr().err
+@pytest.mark.usefixtures("loaded")
+def test_bad_lines_stop_the_command_or_are_kept_in_their_places(tmp_path, capfd):
+    lines = [b"a <mask>", b"caf\xe9 <mask>", b"no masks", b'{"text": 3}', b'{"text": "<mask>", "id": 7}', b"{broken"]
+    lines += [b'{"text": "<mask>", "n": ' + b"9" * 10_000 + b"}", b'{"text": "\\ud800 <mask>"}', b"b" * 100 + b"<mask>"]
+    (tmp_path / "in").write_bytes(b"\n".join(lines))
+    argv = ["fill", "x", "--input", str(tmp_path / "in")]
+    assert main(argv) == 1
+    assert "line 2: is not UTF-8 (\\udce9 after 'caf')" in capfd.readouterr().err
+    assert main([*argv, "--errors", "keep"]) == 0
+    found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [one["line"] for one in found] == [*range(1, 10)]
+    assert found[4] == {"line": 5, "text": "<mask>", "id": 7, "filled": "one", "spans": ["one"]}
+    wrong = [one.get("error") for one in found if "filled" not in one]
+    said = [
+        "is not UTF-8",
+        "no <mask>",
+        'a field "text"',
+        "begins like JSON",
+        "thousands of digits",
+        "half a character",
+    ]
+    assert len(wrong) == 7 and all(part in error for part, error in zip(said, wrong, strict=False))
+    assert wrong[-1] == "has 102 tokens, and memory takes about 100; cut it"
 
 
 @pytest.mark.parametrize(
     ("redirection", "said"),
-    [(">&-", "standard output is closed.*--output"), ("<&-", "standard input is closed.*--text")],
+    [(">&-", "standard output is closed.*--output"), ("<&-", "standard input is closed.*--input")],
 )
 def test_a_closed_stream_is_no_place_for_lines_nor_results(redirection, said, tmp_path):
     lines = "" if "<" in redirection else "--text 'a <mask>'"
@@ -137,42 +164,19 @@ def test_a_closed_stream_is_no_place_for_lines_nor_results(redirection, said, tm
 
 
 @pytest.mark.usefixtures("loaded")
-def test_an_output_that_cannot_be_written_is_named_as_it_was_given(tmp_path, monkeypatch, capfd):
+def test_an_output_that_cannot_be_written_is_named_as_it_was_given(tmp_path, capfd):
     begin = ["fill", "x", "--text", "a <mask>", "--output"]
     assert main([*begin, f"{tmp_path}/no/x.jsonl"]) == 1
     said = capfd.readouterr().err
     assert f"{tmp_path}/no/x.jsonl: there is no folder {tmp_path}/no" in said and ".part" not in said
 
-    def refuse(*_):
-        raise PermissionError(errno.EACCES, "Permission denied", "x.jsonl.by.json.part")
-
-    monkeypatch.setattr(fill, "write_file", refuse)
-    assert main([*begin, f"{tmp_path}/x.jsonl"]) == 1
-    said = capfd.readouterr().err
-    assert f"{tmp_path}/x.jsonl: nothing can be written beside it (Permission denied)" in said and ".part" not in said
-
-
-@pytest.mark.usefixtures("loaded")
-def test_a_line_that_memory_does_not_take_is_named(capfd):
-    assert main(["fill", "x", "--text", "a <mask>", "b" * 100 + "<mask>"]) == 1
-    assert "line 2: has 102 tokens, and memory takes about 100" in capfd.readouterr().err
-
 
 @pytest.mark.parametrize(("objective", "warned"), [(Supervised(), True), (SpanCorruption(), False)])
-def test_a_model_of_pairs_is_said_to_be_no_span_filler(objective, warned, monkeypatch):
+def test_a_model_of_pairs_is_said_to_be_no_span_filler(objective, warned):
     task = SimpleNamespace(name="sounds", objective=objective)
-    run = SimpleNamespace(task=task, tasks=(task,))
-    source = SimpleNamespace(
-        model=Model(vocab_size=384, d_model=8, d_ff=8, num_heads=1, d_kv=8, num_encoder_layers=1, num_decoder_layers=1),
-        params=None,
-        vocabulary=Bytes(),
-        lineage=SimpleNamespace(origin="x", run=run),
-        fingerprint=lambda: "x",
-    )
-    monkeypatch.setattr("spanloom.training.read_model.read_model", lambda path, which: source)
-    filler = fill._load("x", "last", 8)
-    assert filler.warning == ("x learned pairs of inputs and targets last (sounds), not to fill masked spans" * warned)
-    assert filler.most_tokens is not None and filler.most_tokens > 1000
+    said = fill._warning(SimpleNamespace(task=task, tasks=(task,)))
+    assert said == "learned pairs of inputs and targets last (sounds), not to fill masked spans" * warned
+    assert fill._warning(None) == ""
 
 
 def test_an_empty_name_is_not_the_working_directory(capfd):

@@ -1,3 +1,4 @@
+import io
 import json
 import os
 
@@ -9,6 +10,7 @@ from spanloom.cli.main import main
 from spanloom.evaluation.loaded import Generated, Text
 from spanloom.evaluation.scoring import Score
 from spanloom.pipeline.durable import locked
+from spanloom.settings.mesh import Mesh
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
 
@@ -41,7 +43,8 @@ class Echo:
 def echo(monkeypatch):
     model = Echo()
 
-    def load(checkpoint, which):
+    def load(checkpoint, which, mesh):
+        model.mesh = mesh
         return line_job.Source(model, {"model": checkpoint, "fingerprint": checkpoint[0]}, True, 100)
 
     monkeypatch.setattr(line_job, "load", load)
@@ -58,6 +61,18 @@ def lines(tmp_path):
 
 def answers(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("command", [["generate", "x"], ["score", "x", "-"], ["fill", "x", "<1>"]])
+def test_the_mesh_is_told_as_in_training(command, echo, monkeypatch, capfd):
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    argv = [*command, "--mesh.fsdp", "2", "--mesh.tensor=4", "--mesh.more_rules", "vocab="]
+    main(argv)  # the stand-in cannot fill
+    assert echo.mesh == Mesh(fsdp=2, tensor=4, more_rules=("vocab=",))
+    assert main([*command, "--mesh.tensr", "2"]) == 2
+    assert "did you mean --mesh.tensor" in capfd.readouterr().err
+    assert main([*command, "--mesh.tensor", "two"]) == 2
+    assert "must be a whole number or one of auto" in capfd.readouterr().err
 
 
 def test_a_command_killed_anywhere_goes_on(tmp_path, lines, echo):
