@@ -82,6 +82,13 @@ class Found:
         return None if self.t5x is None else Origin(self.t5x.checkpoint.step, self.t5x.checkpoint.step)
 
 
+def beginning(before: Facts | None, found: Found | None) -> dict[str, Any]:
+    """What the next checkpoint says of how its run began, as fields of Facts: as the one before it does, if any."""
+    if before is not None:
+        return {"started_from": before.started_from, "moved_rows": before.moved_rows}
+    return {"started_from": str(found.path), "moved_rows": found.moved_rows} if found else {}
+
+
 def find_start(run: Run) -> Found:
     """What `run.start` names, checked against the run's model; no weights are read, so it takes no time.
 
