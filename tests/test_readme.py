@@ -12,8 +12,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 
-SMALLER = (("byt5_small", "byt5_tiny"), ("t5_1_1_base", "t5_1_1_tiny"))
-"""What the test replaces in a command, so that it takes seconds: the sizes of models alone."""
+SMALLER = (
+    ("byt5_small", "byt5_tiny"),
+    ("t5_1_1_base", "t5_1_1_tiny"),
+    ("--size 8000", "--size 400"),
+)
+"""What the test replaces in a command, so that it takes seconds: sizes of models and vocabularies alone."""
 
 FEW_STEPS = ("--steps", "2", "--batch_size", "4", "--eval.max-batches", "1")
 """What the test adds to a command that trains and names no number of steps itself."""

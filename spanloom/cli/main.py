@@ -28,12 +28,13 @@ COMMANDS = {
     ),
     "show": ("RECIPE [--task NAME]", "examples as the model will see them: spans in colour, rates, lengths, padding"),
     "cache": ("RECIPE [--out DIR]", "build the token stores of a recipe beforehand"),
+    "vocab": ("train|check|trim", "a SentencePiece model from text; what a vocabulary does to text; a smaller one"),
     "convert": ("SRC DST --to hf", "a run or checkpoint, ours or T5X's, as a folder that Hugging Face loads"),
     "inspect": ("SRC", "what a checkpoint is: format, architecture, step, optimizer, vocabulary, sentinels"),
 }
 """Command, its arguments and what it does; each is a module of this package with a function `main`."""
 TRAINING = {"train", "pretrain", "finetune"}
-LISTING = {"recipes", "plan", "show", "inspect"}
+LISTING = {"recipes", "plan", "show", "inspect", "vocab check"}
 """What is there to be read: who has read enough of it may leave."""
 
 
@@ -98,7 +99,7 @@ def _replace_closed_streams() -> None:
 def _reader_gone(words: list[str]) -> int:
     """The exit code once what reads the output (head, less) has gone: enough was read of a text, work was cut off."""
     _discard_output()
-    if not words or words[0] in LISTING or {"-h", "--help", "help"} & set(words):
+    if not words or {words[0], " ".join(words[:2])} & LISTING or {"-h", "--help", "help"} & set(words):
         return 0
     with contextlib.suppress(OSError):
         print(

@@ -1,10 +1,11 @@
 """Conversion as one safe act: check, write beside the destination, read back, compare, and only then put in place."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from spanloom.conversion import huggingface, parity, streamed
 from spanloom.conversion.errors import ConversionError
@@ -110,6 +111,7 @@ def convert_to_hf(
     overwrite: bool = False,
     max_shard_bytes: int | None = None,
     dtype: Dtype = "float32",
+    beside: Mapping[str, bytes] = MappingProxyType({}),
     progress: Callable[[str], None] = lambda line: None,
     watch: Watch = unwatched,
 ) -> Report:
@@ -121,6 +123,7 @@ def convert_to_hf(
         overwrite=overwrite,
         max_shard_bytes=max_shard_bytes,
         dtype=dtype,
+        beside=beside,
         progress=progress,
         watch=watch,
     )
@@ -135,6 +138,7 @@ def convert(
     max_shard_bytes: int | None = None,
     dtype: Dtype = "float32",
     name: str | None = None,
+    beside: Mapping[str, bytes] = MappingProxyType({}),
     progress: Callable[[str], None] = lambda line: None,
     watch: Watch = unwatched,
 ) -> Report:
@@ -143,11 +147,11 @@ def convert(
     What was written is read back: weights (and the optimizer's memory, where it is written) must be equal to the last
     bit, the sentinels the same, and log-probabilities of fixed sentences within 1e-4, computed layer by layer. In
     bfloat16 it is the source's rounded weights that are compared. `name` is what the model will be called where it is
-    told how to use it; unset: the folder's. An earlier export in `dst` is replaced, one of
-    another run only with `overwrite`. Raises ConversionError for a destination that must not be written and ValueError
-    for a model that the format cannot express, both before anything is written; ConversionError, too, for weights that
-    are damaged, NaN or infinite; ParityError if the check fails; then, and after any other error or kill, `dst` is as
-    it was.
+    told how to use it; unset: the folder's. `beside` are further files of the folder. An earlier export in `dst` is
+    replaced, one of another run only with `overwrite`. Raises ConversionError for a destination that must not be
+    written and ValueError for a model that the format cannot express, both before anything is written;
+    ConversionError, too, for weights that are damaged, NaN or infinite; ParityError if the check fails; then, and after
+    any other error or kill, `dst` is as it was.
     """
     dst = Path(dst)
     source = source if isinstance(source, StoredModel) else as_stored(source)
@@ -162,6 +166,8 @@ def convert(
         progress(f"writing {dst}, {form.name}")
         with watch("numbers written", source.num_params) as done:
             notes = form.write(folder, source, Output(name or dst.name, dtype, max_shard_bytes, done))
+        for file, content in beside.items():
+            (folder / file).write_bytes(content)
         progress("reading it back and comparing every weight and log-probabilities")
         written = form.read(folder)
         with watch("numbers compared", source.num_params) as done:

@@ -147,9 +147,16 @@ def fast_tokenizer(model: Spiece, sentinels: dict[int, int]) -> dict[str, Any]:
         # spaces become U+2581 here; the text already begins with one
         "pre_tokenizer": {**_metaspace("never"), "split": model.split_by_whitespace},
         "post_processor": _append_eos(model.eos_id),
-        "decoder": _metaspace("always"),
+        "decoder": _decoder(model),
         "model": _algorithm(model, _piece_names(model, sentinels)),
     }
+
+
+def _decoder(model: Spiece) -> dict[str, Any]:
+    """Pieces back to text: bytes become characters before spaces are made."""
+    if not model.byte_fallback:
+        return _metaspace("always")
+    return {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, _metaspace("always")]}
 
 
 def _piece_names(model: Spiece, sentinels: dict[int, int]) -> list[tuple[str, float]]:

@@ -4,6 +4,7 @@ A ByT5 tokenizer always says that sentinels start at 259, also in Google's relea
 downwards. So the embedding decides, see `spanloom.conversion.sentinel_rows`.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping
         found = _bytes(folder, tokenizer, entries)
         size = 259 + found.vocabulary.extra_ids if isinstance(found.vocabulary, Bytes) else 0
     elif spiece_path.is_file():
+        _check_is_ours(folder, spiece_path)
         found = Found(_sentencepiece(spiece_path, tokenizer))
         size = _spiece_size(found.vocabulary, spiece_path)
     else:
@@ -54,6 +56,18 @@ def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping
             folder, f"the tokenizer has {size} ids, but the embedding only {rows} rows: wrong tokenizer?"
         )
     return found
+
+
+def _check_is_ours(folder: Path, spiece_path: Path) -> None:
+    """Raise ConversionError where an export of ours says that another SentencePiece model belongs to it."""
+    mark = folder / MARK_NAME
+    recorded = safetensors_file.read_json(mark).get("spiece_sha256") if mark.is_file() else None
+    if recorded is not None and recorded != hashlib.sha256(spiece_path.read_bytes()).hexdigest():
+        raise ConversionError(
+            spiece_path,
+            f"is not the SentencePiece model that was exported with these weights (its hash is not that in "
+            f"{MARK_NAME}): put that one back",
+        )
 
 
 def _is_fast_bytes(folder: Path) -> bool:

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -225,10 +226,13 @@ def write_folder(
 def write_mark(folder: Path, source: "StoredModel", vocabulary: Vocabulary) -> None:
     """Write what an export says about itself beside what is in its folder: vocabulary and where it comes from."""
     written = sorted(path.name for path in folder.iterdir())
-    (folder / MARK_NAME).write_bytes(hf_tokenizer.to_json(_describe(source, vocabulary, written)))
+    content = spiece_content(source.vocabulary)
+    (folder / MARK_NAME).write_bytes(hf_tokenizer.to_json(_describe(source, vocabulary, content, written)))
 
 
-def _describe(source: "StoredModel", vocabulary: Vocabulary, files: list[str]) -> Mapping[str, Any]:
+def _describe(
+    source: "StoredModel", vocabulary: Vocabulary, spiece_model: bytes | None, files: list[str]
+) -> Mapping[str, Any]:
     """What an export says about itself: the sentinel convention and where it comes from."""
     lineage = source.lineage
     if isinstance(vocabulary, SentencePiece):
@@ -238,6 +242,7 @@ def _describe(source: "StoredModel", vocabulary: Vocabulary, files: list[str]) -
         "spanloom": spanloom.__version__,
         "model": source.model.name,
         "vocabulary": to_json(vocabulary),
+        "spiece_sha256": None if spiece_model is None else hashlib.sha256(spiece_model).hexdigest(),
         **_lineage_data(lineage),
         "before": [_lineage_data(one) for one in lineage.before],
         "files": files,

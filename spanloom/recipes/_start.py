@@ -76,6 +76,22 @@ def _of_t5x(path: Path) -> tuple[Model, Vocabulary]:
     return opened.model, found.vocabulary
 
 
+def resized(model: Model, theirs: Vocabulary, ours: Vocabulary) -> Model:
+    """The start's model with as many rows as another vocabulary takes; the same model if it is the same vocabulary.
+
+    A file that is none is left for those to complain about who read the data.
+    """
+    from spanloom.vocabularies.build import build
+    from spanloom.vocabularies.vocabulary import VocabularyError, padded
+
+    try:
+        before, after = build(theirs), build(ours)
+    except VocabularyError:
+        return model
+    same = type(before) is type(after) and before.files() == after.files()
+    return model if same else replace(model, vocab_size=padded(after.size))
+
+
 def going_on(start: str) -> tuple[Follow, Rsqrt]:
     """How pretraining of a released model goes on: with its optimizer's state, at the step that it had come to.
 

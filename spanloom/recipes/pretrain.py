@@ -3,6 +3,7 @@
     spanloom pretrain --text 'corpus/*.jsonl.gz' --field text --model byt5_small --out runs/a
     spanloom pretrain --text 'corpus/*.txt' --vocabulary my.model --model t5_1_1_base --out runs/b
     spanloom pretrain --text 'more/*.txt' --start runs/a --out runs/c
+    spanloom pretrain --text 'de/*.txt' --start runs/b --vocabulary de.model --follow.vocabulary by_piece --out runs/d
 
 T5's settings: Adafactor at 1 / sqrt(max(step, 10,000)), 15 % of the tokens masked, in spans of 3 (SentencePiece) or 20
 (bytes) tokens on average; others: --task.objective prefix-lm, ul2, ... Cost and loss depend on model and text; as it
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import Literal
 
 from spanloom.model.sizes import named
-from spanloom.recipes._start import model_and_vocabulary
+from spanloom.recipes._start import model_and_vocabulary, resized
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import SpanCorruption
 from spanloom.settings.run import Run
@@ -94,8 +95,10 @@ def _model_and_vocabulary(model: str | None, vocabulary: str | None, start: str 
         size = named(model or "byt5_small")
         return size, vocabulary_of(vocabulary, size.name)
     size, words = model_and_vocabulary(start)
-    size = replace(size, dropout=0.0) if model is None else named(model)
-    return size, words if vocabulary is None else vocabulary_of(vocabulary, size.name)
+    if vocabulary is None:
+        return replace(size, dropout=0.0) if model is None else named(model), words
+    wanted = vocabulary_of(vocabulary, size.name)
+    return resized(replace(size, dropout=0.0), words, wanted) if model is None else named(model), wanted
 
 
 def vocabulary_of(vocabulary: str | None, model: str) -> Vocabulary:

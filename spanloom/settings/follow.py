@@ -21,3 +21,10 @@ class Follow:
     """restart: the schedule begins at its step 0; continue: at the step that it had come to."""
     rewarm_steps: int = 0
     """Steps over which the learning rate rises from 0 to the schedule's at first; 0: it begins with the schedule's."""
+    vocabulary: Literal["same", "by_piece", "by_id"] = "same"
+    """What to do where it was trained with another vocabulary than the run's. same: refuse; by_piece: the rows of
+    embedding and head move to the ids that mean the same here (the optimizer must begin anew); by_id: they stay where
+    they are, whatever the ids mean."""
+    new_rows: Literal["parts", "bytes", "mean"] = "parts"
+    """by_piece: what the row of a new piece begins as. parts: the mean of the rows of the pieces that the old
+    vocabulary splits it into; bytes: of its bytes; mean: the mean of all rows of text."""

@@ -13,10 +13,16 @@ from spanloom.settings.kinds import kind_name
 from spanloom.settings.optimizer import Decaying
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
+from spanloom.settings.vocabulary import SentencePiece
 from spanloom.training.loggers import METRICS_FILE
 from spanloom.training.origin import FROM_THE_BEGINNING, Origin, rate_of_step
 from spanloom.training.progress import Display, amount, times
 from spanloom.training.trackers import asked_for
+from spanloom.vocabularies.build import build as build_vocabulary
+from spanloom.vocabularies.pieces import pieces_of
+from spanloom.vocabularies.vocabulary import padded
+
+_MUCH = 1024  # rows
 
 
 def say_decided(
@@ -44,6 +50,7 @@ def _rows(
         f"layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of {model.d_kv}, "
         f"V = {model.vocab_size}",
     )
+    yield "ids", _ids(run)
     yield "precision", _precision(run)
     yield "devices", _devices(layout)
     yield (
@@ -67,6 +74,23 @@ def _rows(
     )
     also = ["tensorboard"] * log.tensorboard + [f"{name} (project {named})" for name, named in asked_for(run).items()]
     yield "output", f"{directory}{'; logged to ' if also else ''}{', '.join(also)}"
+
+
+def _ids(run: Run) -> str:
+    """What the rows of the embedding stand for; a SentencePiece file need not hold sentinels."""
+    settings, vocabulary, rows = run.vocabulary, build_vocabulary(run.vocabulary), run.model.vocab_size
+    sentinels = vocabulary.sentinels
+    shown = f" ({', '.join(map(str, sentinels[:2]))}, ...)" if sentinels else ""
+    what = "bytes"
+    if isinstance(settings, SentencePiece):
+        own = len(pieces_of(next(iter(vocabulary.files().values()))))
+        what = f"{own:,} pieces of {settings.path}"
+        if own < vocabulary.size:
+            shown = f", which the file has none of, appended after them{shown}"
+    spare = rows - padded(vocabulary.size)
+    hint = f", of which {spare:,} are never used: --model.vocab-size {rows - spare} has fewer" if spare >= _MUCH else ""
+    count = f"{len(sentinels)} sentinels" if sentinels else "no sentinels"
+    return f"{vocabulary.size:,}, {what} and {count}{shown}; {rows:,} rows{hint if run.start is None else ''}"
 
 
 def _precision(run: Run) -> str:

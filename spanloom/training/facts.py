@@ -30,6 +30,7 @@ _OTHERS: dict[str, Any] = {
     "origin": dict,
     "patience": dict,
     "skipped": dict,
+    "moved_rows": dict,
 }
 
 
@@ -64,6 +65,9 @@ class Facts:
     """What an early stop goes by, as `spanloom.training.patience.Patience` has it."""
     skipped: dict[str, int] = dataclasses.field(default_factory=dict)
     """Updates that were left out, as `spanloom.training.skipped.Skipped` has it."""
+    moved_rows: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Where it began with another vocabulary than it has: how many rows were copied and made of others, as
+    `spanloom.vocabularies.correspondence.Correspondence.counts` has it."""
 
     @property
     def resumption(self) -> Resumption:

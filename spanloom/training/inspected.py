@@ -136,9 +136,15 @@ def _ours(path: Path, which: str) -> Inspected:
         ("run", f"{facts.run.name}, learnt {', '.join(task.name for task in facts.run.tasks)}"),
         ("held-out loss", loss),
         ("started from", facts.started_from or "random weights"),
+        *([("rows at its start", _moved(facts.moved_rows))] if facts.moved_rows else []),
         ("size on disk", _size(checkpoint)),
     ]
     return Inspected(tuple(rows), ())
+
+
+def _moved(counts: Mapping[str, int]) -> str:
+    """How the rows of another vocabulary became those of the run's."""
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
 
 
 def _our_slots(arrays: Mapping[str, object]) -> str:

@@ -44,7 +44,7 @@ from spanloom.training.same_data import changed_parts
 from spanloom.training.say import saved_sayer, say_first_loss, say_resume, say_stopped
 from spanloom.training.signals import stop_signals
 from spanloom.training.skipped import Skipped, most_skipped
-from spanloom.training.start import find_start
+from spanloom.training.start import beginning, find_start
 from spanloom.training.step import make_train_step
 from spanloom.training.streams import ahead_of, keep_needed
 from spanloom.training.trackers import check_trackers, open_loggers
@@ -221,7 +221,7 @@ def train(
                     machine=machine,
                     loss=recorder.last["loss"] if math.isfinite(recorder.last["loss"]) else None,
                     heldout_loss=heldout_loss,
-                    started_from=facts.started_from if facts else str(found.path) if found else None,
+                    **beginning(facts, found),
                     eras=eras,
                     content=data.content,
                     streams=standings(data, position),

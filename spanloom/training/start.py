@@ -1,6 +1,6 @@
 """Where the weights of a new run come from, Spanloom's, T5X's or Hugging Face's, and what goes with them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,12 @@ from spanloom.settings.run import Run
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
 from spanloom.training.checkpoints import restore
 from spanloom.training.chosen import chosen
-from spanloom.training.facts import Facts, read_facts, vocabulary_inside
+from spanloom.training.facts import Facts, read_facts, vocabulary_inside, vocabulary_of
 from spanloom.training.origin import Origin, origin_after, reached, schedule_problem
 from spanloom.training.start_sentinels import first_ids, flags, untrained_by_rows, untrained_by_run
+from spanloom.training.start_vocabulary import OtherVocabularyError, is_other, moved_vocabulary
 from spanloom.vocabularies.build import build
+from spanloom.vocabularies.correspondence import Correspondence
 
 if TYPE_CHECKING:
     from spanloom.conversion.stored_model import Memory, StoredModel
@@ -67,6 +69,13 @@ class Found:
     """The checkpoint of T5X that it is."""
     converted: "StoredModel | None" = None
     """The converted model that it is."""
+    moved: Correspondence | None = None
+    """How its rows move to the run's vocabulary; None: they stay."""
+
+    @property
+    def moved_rows(self) -> dict[str, int]:
+        """How many rows move, and how; empty if they stay."""
+        return self.moved.counts() if self.moved else {}
 
     @property
     def reached(self) -> Origin | None:
@@ -78,6 +87,13 @@ class Found:
             step = memory.count if memory else step
             return None if step is None else Origin(step, step)
         return None if self.t5x is None else Origin(self.t5x.checkpoint.step, self.t5x.checkpoint.step)
+
+
+def beginning(before: Facts | None, found: Found | None) -> dict[str, Any]:
+    """What the next checkpoint says of how its run began, as fields of Facts: as the one before it does, if any."""
+    if before is not None:
+        return {"started_from": before.started_from, "moved_rows": before.moved_rows}
+    return {"started_from": str(found.path), "moved_rows": found.moved_rows} if found else {}
 
 
 def find_start(run: Run) -> Found:
@@ -104,8 +120,14 @@ def find_start(run: Run) -> Found:
         checkpoint = chosen(path, run.follow.which)
         facts = read_facts(checkpoint)
         theirs = facts.run
+        vocabulary_of(checkpoint, facts)  # that the file is the one that was trained with
         found = Found(checkpoint, True, theirs.model, vocabulary_inside(checkpoint, theirs), theirs, facts)
-    refuse_misfit(path, found.model, declare(found.model), run.model)
+    try:
+        found = replace(found, moved=moved_vocabulary(path, found.vocabulary, run))
+    except OtherVocabularyError as error:
+        raise StartError(f"start: {error}") from None
+    fitting = replace(found.model, vocab_size=run.model.vocab_size) if found.moved else found.model
+    refuse_misfit(path, fitting, declare(fitting), run.model)
     _refuse_nothing_to_continue(run, found)
     return found
 
@@ -164,7 +186,7 @@ def load_start(
     notes: tuple[str, ...] = ()
     opt_state = None
     if found.is_ours:
-        restored = restore(found.path, opt_state_like, layout, check=check)
+        restored = restore(found.path, opt_state_like, None if found.moved else layout, check=check)
         params, opt_state = restored.params, restored.opt_state
         description = f"weights of {found.path} (step {restored.step}), {origin_after(run, found.reached).describe()}"
     elif found.t5x is not None:
@@ -194,17 +216,24 @@ def load_start(
         description = f"weights of the Hugging Face folder {found.path}, optimizer fresh"
     if not found.is_ours and opt_state is not None and layout:
         opt_state = layout.put(opt_state, layout.like_params(declare(run.model), opt_state_like))
+    if found.moved:
+        from spanloom.conversion.surgery import with_vocabulary
+
+        params = with_vocabulary(found.model, params, found.moved, run.model.vocab_size)[1]
+        description += f"; {found.moved.describe()}"
     fitting = unflatten(run.model, {name: leaf.astype(jnp.float32) for name, leaf in flatten(params).items()})
     fitting = layout.put(fitting, layout.params(declare(run.model))) if layout else jax.tree.map(jnp.asarray, fitting)
-    warnings = (
-        vocabulary_warnings(Path(str(run.start)), found.vocabulary, run.vocabulary)
-        if found.vocabulary
-        else [f"{found.path} does not say which vocabulary it was trained with; its ids are taken to be this run's"]
-    )
-    sentinels = untrained_by_rows(found.path, params, layout, (found.vocabulary, found.run), run)
+    warnings = [] if found.moved else _vocabulary_warnings(found, run)
+    return Start(fitting, description, (*notes, *warnings, *_untrained(found, params, layout, run)), opt_state)
+
+
+def _untrained(found: Found, params: Any, layout: Layout | None, run: Run) -> tuple[str, ...]:
+    """Warnings of sentinels that look untrained; rows that have moved are those of the run's own vocabulary."""
+    theirs = (run.vocabulary, None) if found.moved else (found.vocabulary, found.run)
+    sentinels = untrained_by_rows(found.path, params, None if found.moved else layout, theirs, run)
     if sentinels is None:
         sentinels = untrained_by_run(found.path, found.run, found.vocabulary, run)
-    return Start(fitting, description, (*notes, *warnings, *sentinels), opt_state)
+    return tuple(sentinels)
 
 
 def _activations_of_run(path: Path, run: Run) -> str:
@@ -212,6 +241,15 @@ def _activations_of_run(path: Path, run: Run) -> str:
         f"activations {' x '.join(run.model.activations)}, as this run's model says: {path} does not show which it was "
         "trained with, and with others its weights mean something else. A config.gin beside it would be checked"
     )
+
+
+def _vocabulary_warnings(found: Found, run: Run) -> list[str]:
+    if found.vocabulary:
+        return vocabulary_warnings(Path(str(run.start)), found.vocabulary, run.vocabulary)
+    return [
+        f"{found.path} does not say which vocabulary it was trained with; its ids are taken to be this run's (all that "
+        f"was compared is the size: {build(run.vocabulary).size:,} ids in {found.model.vocab_size:,} rows)"
+    ]
 
 
 def refuse_misfit(path: Path, saved: Model, params: Any, wanted: Model) -> None:
@@ -267,7 +305,7 @@ def vocabulary_warnings(path: Path, saved: Vocabulary, wanted: Vocabulary) -> li
     theirs, ours = build(saved), build(wanted)
     if theirs.fingerprint() == ours.fingerprint():
         return []
-    if theirs.files() != ours.files():
+    if is_other(saved, wanted):
         other = wanted.path if isinstance(wanted, SentencePiece) else "this run has"
         return [f"{path} was trained with another SentencePiece model than {other}: ids mean something else"]
     common = min(len(theirs.sentinels), len(ours.sentinels))

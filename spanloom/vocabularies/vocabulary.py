@@ -92,6 +92,11 @@ class Vocabulary(ABC):
         return cut
 
 
+def padded(size: int, multiple: int = 128) -> int:
+    """Rows of an embedding for so many ids: the next multiple, as T5 has it (32,100 ids in 32,128 rows)."""
+    return -(-size // multiple) * multiple
+
+
 def flat(rows: Sequence[list[int]], dtype: npt.DTypeLike, end: int | None) -> tuple[npt.NDArray, npt.NDArray[np.int64]]:
     """Rows of ids one after another, and their lengths; `end` is put after each that is not empty."""
     if end is not None:

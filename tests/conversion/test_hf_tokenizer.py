@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import sentencepiece
 from golden_data import golden_dir, shared_dir
+from vocabulary_models import sentences, write_model
 
 from spanloom.conversion import hf_config, spiece
 from spanloom.conversion.hf_tokenizer import spiece_sentinels, tokenizer_class, tokenizer_files
+from spanloom.conversion.hf_vocabulary import resolve
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 from spanloom.vocabularies.build import build
@@ -162,6 +164,22 @@ def test_custom_models(tmp_path, hugging_face):
     check_folder.mkdir()
     path = train(tmp_path, "bare", user_defined_symbols=bare, **common)
     check(check_folder, hugging_face, {"bare": (SentencePiece(path), "t5_x")})
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("whitespace", ["collapse", "keep"])
+def test_tokenizers_encodes_and_decodes_as_models_of_ours_do(tmp_path, whitespace):
+    """Characters that are bytes, newlines, tabs and repeated spaces among the rest."""
+    import tokenizers
+
+    path = write_model(tmp_path / "a.model", size=420, byte_fallback=True, whitespace=whitespace)
+    vocabulary = build(SentencePiece(path))
+    files = tokenizer_files(resolve(SentencePiece(path)), Path(path).read_bytes())
+    theirs = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
+    for text in [*sentences(20), "fox 水火 ☃", "水", "a\n\n\tb  c ", "\nfox", "the <extra_id_0> fox <extra_id_9>", " "]:
+        ids = vocabulary.encode(text).tolist()
+        assert theirs.encode(text).ids == [*ids, vocabulary.eos_id], text
+        assert theirs.decode(ids, skip_special_tokens=False) == vocabulary.decode(ids), text
 
 
 def test_sentencepiece_sentinel_ids_are_those_of_our_vocabularies():

@@ -1,11 +1,13 @@
 """Which sentinels a ByT5 was trained with, told from its weights."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from vocabulary_models import sentences, write_model
 
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.conversion.errors import ConversionError
@@ -95,6 +97,17 @@ def test_sentencepiece_models_are_found_with_their_sentinels(tmp_path, tiny, mak
     found = read_settings(tmp_path / "out").vocabulary
     assert found == SentencePiece(str(tmp_path / "out" / "spiece.model"), kind, extra_ids)
     assert (tmp_path / "out" / "spiece.model").read_bytes() == path.read_bytes()
+
+
+def test_a_model_file_that_was_exchanged_is_found_out(tmp_path, tiny, make_source):
+    first, second = (write_model(tmp_path / f"{name}.model", sentences(400, seed)) for seed, name in enumerate("ab"))
+    convert_to_hf(make_source(replace(tiny, vocab_size=256), SentencePiece(first)), tmp_path / "out")
+    assert read_settings(tmp_path / "out").model.vocab_size == 256
+    shutil.copy(second, tmp_path / "out" / "spiece.model")
+    with pytest.raises(ConversionError, match=r"spiece\.model: is not the SentencePiece model that was exported"):
+        read_settings(tmp_path / "out")
+    (tmp_path / "out" / "spanloom.json").unlink()  # of a folder that says nothing the size is all that can be compared
+    assert read_settings(tmp_path / "out").vocabulary.path == str(tmp_path / "out" / "spiece.model")
 
 
 def test_a_damaged_sentencepiece_model_is_refused(tmp_path, tiny, make_source):

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from tiny_training import tiny_run
+from vocabulary_models import write_model
 
 from spanloom.model.flops import train_flops
 from spanloom.scale.mesh import Layout, make_layout
@@ -14,6 +15,7 @@ from spanloom.settings.mesh import AXES, Mesh
 from spanloom.settings.optimizer import Adafactor, Constant, Cosine, Rsqrt
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Logging
+from spanloom.settings.vocabulary import SentencePiece
 from spanloom.settings.weights import Weights
 from spanloom.training.decided import say_decided
 from spanloom.training.progress import amount
@@ -41,6 +43,7 @@ def test_what_was_decided_is_a_short_aligned_table():
     assert len({len(line) - len(line.partition(":")[2].lstrip()) for line in lines}) == 1
     found = table(TEXT)
     assert found["model"].startswith("custom, 24.9 k parameters; 2 + 2 layers, d_model 16, d_ff 32, 2 heads of 8")
+    assert found["ids"] == "384, bytes and 125 sentinels (259, 260, ...); 384 rows"
     assert found["precision"].startswith("computes in float32, keeps weights in float32; attention")
     assert found["devices"] == "1 x cpu, nothing divided"
     assert found["optimizer"] == "adamw, learning rate 0.01, dropout 0.1"
@@ -50,6 +53,23 @@ def test_what_was_decided_is_a_short_aligned_table():
     assert found["compute"] == f"{amount(flops)}FLOP a step, {amount(10 * flops)}FLOP in all"
     assert found["every"].startswith(f"{TEXT.eval.every:,} steps the held-out loss, 10 a checkpoint (kept: the last 2")
     assert found["output"] == "runs/a; logged to tensorboard"
+
+
+def test_a_model_file_without_sentinels_is_named_and_so_are_rows_that_nobody_needs(tmp_path):
+    def ids(rows=32_128, start=None, **settings):
+        words = SentencePiece(write_model(tmp_path / "my.model", size=100, **settings), extra_ids=20)
+        task, model = replace(TEXT.task, vocabulary=words), replace(TEXT.model, vocab_size=rows)
+        return table(replace(TEXT, task=task, model=model, start=start))["ids"]
+
+    assert ids(128, sentinels=0) == (
+        f"120, 100 pieces of {tmp_path}/my.model and 20 sentinels, which the file has none of, appended after them "
+        "(119, 118, ...); 128 rows"
+    )
+    assert ids(sentinels=10).endswith(
+        f"pieces of {tmp_path}/my.model and 10 sentinels (109, 108, ...); 32,128 rows, of which "
+        "32,000 are never used: --model.vocab-size 128 has fewer"
+    )
+    assert ids(start="runs/a").endswith("; 32,128 rows")
 
 
 def test_what_differs_is_in_the_table():
