@@ -30,7 +30,10 @@ COMMANDS = {
     "cache": ("RECIPE [--out DIR]", "build the token stores of a recipe beforehand"),
     "convert": ("SRC DST --to hf", "a run or checkpoint, ours or T5X's, as a folder that Hugging Face loads"),
     "inspect": ("SRC", "what a checkpoint is: format, architecture, step, optimizer, vocabulary, sentinels"),
-    "report": ("RUN [RUN ...] --out report.html", "one page of a run, or of several side by side: curves, tables, fills, costs"),
+    "report": (
+        "RUN [RUN ...] --out report.html",
+        "one page of one run or of several: curves, tables, fills, costs",
+    ),
     "watch": ("RUN", "the same page live, while the run trains, for a browser on this machine"),
     "diff": ("RUN RUN", "which settings, data and versions differ between two runs"),
 }

@@ -1,7 +1,7 @@
 """Which curves a report shows, and how they are put into charts: one run by its tasks, several runs side by side."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ MOST_LINES = 16
 """Lines of one chart; of more tasks the table tells."""
 MOST_CHARTS = 24
 """Charts of one number, where each task has its own."""
+_STRETCHES = 40
 _SIX = 6  # digits, as many as float32 has and a chart can show
 
 
@@ -36,7 +37,11 @@ class Line:
     def data(self) -> dict[str, Any]:
         """As JSON data for the page's script."""
         shown = self.columns
-        found: dict[str, Any] = {"label": visible(self.label), "colour": self.colour, "x": shown.steps.astype(int).tolist()}
+        found: dict[str, Any] = {
+            "label": visible(self.label),
+            "colour": self.colour,
+            "x": shown.steps.astype(int).tolist(),
+        }
         found |= {"y": _numbers(shown.mean), "reference": self.is_reference}
         if shown.is_band:
             found |= {"low": _numbers(shown.low), "high": _numbers(shown.high)}
@@ -139,12 +144,20 @@ def _lines(curves: Iterable[tuple[str, Curve]]) -> list[Line]:
 
 
 def _split(view: View) -> Chart:
-    curves = ((label, joined(view.stages, "train", name)) for name, label in _SPLIT)
-    return Chart("time", "Where the time goes", "share of the time", tuple(_lines(curves)), _borders([view]))
+    """Means over stretches of the run: evaluating and saving come seldom, and take all of the time then."""
+    curves = [(label, joined(view.stages, "train", name)) for name, label in _SPLIT]
+    means = [(label, columns_of(curve, _STRETCHES)) for label, curve in curves if len(curve)]
+    lines = (
+        Line(label, number, replace(shown, low=shown.mean, high=shown.mean))
+        for number, (label, shown) in enumerate(means)
+    )
+    return Chart("time", "Where the time goes", "share of the time", tuple(lines), _borders([view]))
 
 
 def _padding(views: Sequence[View], side: str) -> Chart:
     curves = [(view.label, padding_of(view, side)) for view in views]
+    if not any((curve.values > 0).any() for _, curve in curves):
+        curves = []  # rows are filled exactly
     title = f"Padding of the {side}"
     return Chart(f"padding-{side}", title, "share of its tokens", tuple(_lines(curves)), _borders(views))
 

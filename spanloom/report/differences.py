@@ -6,18 +6,19 @@ hashes of the text that a checkpoint keeps, and the fingerprints and counts of t
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
 
 from spanloom.report.run_files import NoRunError, RunFiles
-from spanloom.settings.compare import changes
+from spanloom.settings.compare import Change, changes, changes_between
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE, STORES
 from spanloom.settings.serialize import SettingsError, from_json, to_json
 from spanloom.settings.stages import stage_directory
+from spanloom.settings.task import Task
 
 PLACES = ("out",)
 """Settings that say where a run is, not what it is."""
@@ -82,18 +83,17 @@ def differences(first: RunFiles, second: RunFiles) -> list[Difference]:
 
 
 def _all(first: RunFiles, second: RunFiles) -> Iterator[Difference]:
-    stages = [_stages_of(one) for one in (first, second)]
-    if stages[0] is None and stages[1] is None:
+    before, after = _stages_of(first), _stages_of(second)
+    if before is None and after is None:
         yield from _between(_side(first), _side(second), "")
         return
-    if stages[0] is None or stages[1] is None:
-        names = [one.place for one, found in zip((first, second), stages, strict=True) if found is not None]
-        raise NoRunError(f"{names[0]} holds stages, and the other is one run: name one of the stages, {names[0]}/N-NAME")
+    if before is None or after is None:
+        place = first.place if after is None else second.place
+        raise NoRunError(f"{place} holds stages, and the other is one run: name one of the stages, {place}/N-NAME")
     nothing = Side(None, {}, {}, {})
-    for number, pair in enumerate(zip_longest(*stages), 1):
-        sides = [nothing if one is None else one for one in pair]
-        name = next(one.run.name for one in sides if one.run is not None)
-        yield from _between(*sides, f"stage {number} ({name}) ")
+    for number, (old, new) in enumerate(zip_longest(before, after, fillvalue=nothing), 1):
+        run = old.run or new.run
+        yield from _between(old, new, f"stage {number} ({run.name if run else '?'}) ")
 
 
 def _stages_of(files: RunFiles) -> list[Side] | None:
@@ -151,18 +151,41 @@ def stores_of(files: RunFiles) -> dict[str, dict[str, Any]]:
 
 def _between(first: Side, second: Side, prefix: str) -> Iterator[Difference]:
     if first.run is None or second.run is None:
-        names = (None if one.run is None else one.run.name for one in (first, second))
-        yield Difference("settings", prefix.strip(), *names)
+        before, after = (one.run and one.run.name for one in (first, second))
+        yield Difference("settings", prefix.strip(), before, after)
         return
     for change in changes(first.run, second.run):
         if change.field not in PLACES:
-            text = str(change).removeprefix(f"{change.field}: ")
-            yield Difference("settings", prefix + change.field, to_json(change.old), to_json(change.new), text)
+            yield from _of_setting(change, prefix)
     yield from _of_data(first, second, prefix)
     yield from _of_mappings("versions", first.machine, second.machine, prefix)
 
 
-def _of_mappings(about: About, first: Mapping[str, Any], second: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
+def _of_setting(change: Change, prefix: str) -> Iterator[Difference]:
+    """A changed setting; of tasks that are listed, each that is changed, and what is changed of it."""
+    old, new = change.old, change.new
+    listed = isinstance(old, tuple) and isinstance(new, tuple) and {type(one) for one in (*old, *new)} == {Task}
+    if not listed:
+        text = str(change).removeprefix(f"{change.field}: ")
+        yield Difference("settings", prefix + change.field, to_json(old), to_json(new), text)
+        return
+    before, after = ({task.name: task for task in tasks} for tasks in (old, new))
+    for name in dict.fromkeys((*before, *after)):
+        field = f"{prefix}{change.field}.{name}"
+        if name in before and name in after:
+            for inner in changes_between(before[name], after[name]):
+                yield from _of_setting(replace(inner, field=f"{change.field}.{name}.{inner.field}"), prefix)
+        else:
+            yield Difference("settings", field, _there(name in before), _there(name in after))
+
+
+def _there(is_there: bool) -> str | None:
+    return "there" if is_there else None
+
+
+def _of_mappings(
+    about: About, first: Mapping[str, Any], second: Mapping[str, Any], prefix: str
+) -> Iterator[Difference]:
     """What differs between two mappings of which both say something."""
     if not first or not second:
         return
@@ -172,16 +195,13 @@ def _of_mappings(about: About, first: Mapping[str, Any], second: Mapping[str, An
 
 
 def _of_data(first: Side, second: Side, prefix: str) -> Iterator[Difference]:
-    contents = [_content(one) for one in (first, second)]
-    yield from _of_mappings("data", *contents, f"{prefix}hash of ")
-    if first.stores and second.stores:
-        for name in sorted({*first.stores, *second.stores}):
-            pair = [_described(one.stores.get(name)) for one in (first, second)]
-            if not all(pair):
-                there = ["built" if one else None for one in pair]
-                yield Difference("data", f"{prefix}store {name}", *there)
-            else:
-                yield from _of_mappings("data", *pair, f"{prefix}{name}, ")
+    yield from _of_mappings("data", _content(first), _content(second), f"{prefix}hash of ")
+    for name in sorted({*first.stores, *second.stores}) if first.stores and second.stores else ():
+        before, after = (_described(one.stores.get(name)) for one in (first, second))
+        if before and after:
+            yield from _of_mappings("data", before, after, f"{prefix}{name}, ")
+        else:
+            yield Difference("data", f"{prefix}store {name}", _there(bool(before)), _there(bool(after)))
 
 
 def _content(side: Side) -> dict[str, Any]:
@@ -200,7 +220,9 @@ def _described(meta: Mapping[str, Any] | None) -> dict[str, Any]:
         if isinstance(value, int | float):
             found[name.replace("_", " ")] = value
         elif name == "columns" and isinstance(value, dict):
-            found |= {f"tokens of {column}": one.get("tokens") for column, one in value.items() if isinstance(one, dict)}
+            found |= {
+                f"tokens of {column}": one.get("tokens") for column, one in value.items() if isinstance(one, dict)
+            }
     report = meta.get("report")
     if isinstance(report, dict):
         found |= {name: report[name] for name in ("files", "documents") if name in report}

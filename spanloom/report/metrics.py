@@ -64,8 +64,8 @@ NO_CURVE = Curve(np.empty(0), np.empty(0))
 class _Points:
     """A curve while it is read."""
 
-    steps: array = field(default_factory=lambda: array("d"))  # type: ignore[type-arg]
-    values: array = field(default_factory=lambda: array("d"))  # type: ignore[type-arg]
+    steps: array = field(default_factory=lambda: array("d"))
+    values: array = field(default_factory=lambda: array("d"))
 
     def curve(self) -> Curve:
         steps, values = np.array(self.steps, np.float64), np.array(self.values, np.float64)

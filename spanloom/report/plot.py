@@ -32,12 +32,12 @@ def svg(chart: Chart) -> str:
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{short(tick)}</text>')
     for tick in ticks(x0, x1, 6):
-        x = float(across(np.array(tick)))
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - 7}" text-anchor="middle">{short(tick)}</text>')
+        at = float(across(np.array(tick)))
+        parts.append(f'<text x="{at:.1f}" y="{HEIGHT - 7}" text-anchor="middle">{short(tick)}</text>')
     for step, label in chart.borders:
-        x = float(across(np.array(step)))
-        parts.append(f'<line class="border" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>')
-        parts.append(f'<text x="{x + 3:.1f}" y="{_TOP + 10}">{text(label)}</text>')
+        at = float(across(np.array(step)))
+        parts.append(f'<line class="border" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>')
+        parts.append(f'<text x="{at + 3:.1f}" y="{_TOP + 10}">{text(label)}</text>')
     for line in chart.lines:
         shown, colour = line.columns, f"c{line.colour % COLOURS}"
         x = across(shown.steps)

@@ -35,9 +35,7 @@ NANOT5 = (
     ),
     Reference(
         "nanoT5, Adafactor, inverse square root",
-        Curve(
-            np.delete(_STEPS, 7), np.array([3.03, 2.67, 2.50, 2.39, 2.31, 2.26, 2.21, 2.15, 2.11, 2.08, 2.00])
-        ),
+        Curve(np.delete(_STEPS, 7), np.array([3.03, 2.67, 2.50, 2.39, 2.31, 2.26, 2.21, 2.15, 2.11, 2.08, 2.00])),
         "",
     ),
 )

@@ -13,6 +13,7 @@ from spanloom.tasks.remote_files import forget, is_remote, refuse_secrets
 MOST_BYTES = 64 * 2**20
 """What a file of settings or results may have; metrics.jsonl is read in blocks, however long it is."""
 _BLOCK = 4 * 2**20
+_LOOKED_AT = 200
 
 
 class NoRunError(ValueError):
@@ -137,6 +138,7 @@ def opened(place: str) -> RunFiles:
         return files
     if not is_folder(files.place):
         raise NoRunError(f"{place} is no directory: give the directory that a run writes (its --out)")
-    inside = [name for name in files.names() if files.has(f"{name}/{RUN_FILE}")]
+    names = files.names()[:_LOOKED_AT]
+    inside = [name for name in names if any(files.has(f"{name}/{file}") for file in (RUN_FILE, STAGES_FILE))]
     more = f"; there are runs in it: {', '.join(inside[:5])}" if inside else ""
     raise NoRunError(f"{place} is no run directory, as it holds neither {RUN_FILE} nor {STAGES_FILE}{more}")

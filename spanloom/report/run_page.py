@@ -5,12 +5,14 @@ says the same without the script, which only lets charts be looked into.
 """
 
 import base64
+import datetime
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from itertools import groupby
 
+import spanloom
 from spanloom.evaluation.fill import LEGEND as FILL_LEGEND
 from spanloom.evaluation.result_rows import NAMES as ROW_NAMES
 from spanloom.evaluation.result_rows import table_of
@@ -34,12 +36,14 @@ _FIRST_CHARTS = 6
 """Charts that are not folded away."""
 
 
-def page(views: Sequence[View], made: str, *, references: str = "auto", baselines: Baselines | None = None, live: float = 0) -> str:
+def page(
+    views: Sequence[View], made: str, *, references: str = "auto", baselines: Baselines | None = None, live: float = 0
+) -> str:
     """The page, HTML. `made`: a line that says when and by what; `references`: auto, none or nanot5; `live`: seconds
     between questions for what is new, where a server answers them.
     """
     title = text(title_of(views))
-    charts = charts_of(views, _references(views, references))
+    charts = charts_of(views, references_of(views, references))
     script = files("spanloom.report").joinpath("charts.js").read_text(encoding="utf-8")
     asks = "connect-src 'self'; " if live else ""
     policy = f"default-src 'none'; {asks}style-src 'unsafe-inline'; script-src 'sha256-{_digest(script)}'"
@@ -59,6 +63,12 @@ def page(views: Sequence[View], made: str, *, references: str = "auto", baseline
     )
 
 
+def made_now() -> str:
+    """The line that says when a page was made, and by what."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(" ", timespec="minutes").removesuffix("+00:00")
+    return f"made by spanloom {spanloom.__version__}, {now} UTC"
+
+
 def title_of(views: Sequence[View]) -> str:
     """What the page is about."""
     names = [view.label for view in views]
@@ -75,7 +85,8 @@ def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _references(views: Sequence[View], asked: str) -> tuple[Reference, ...]:
+def references_of(views: Sequence[View], asked: str) -> tuple[Reference, ...]:
+    """The published curves to show: those asked for, or (auto) those whose losses the runs' compare with."""
     if asked == "nanot5":
         return NANOT5
     run = views[0].stages[0].run
@@ -100,7 +111,7 @@ def _sections(views: Sequence[View], charts: Sequence[Chart], made: str, baselin
     yield from _titled("Data", run_tables.data(views), run_tables.padding(views))
     yield from _settings(views, baselines)
     yield from _differences(views)
-    note = "Hours are those of the clock, evaluating and saving included; compiling, and steps lost with a kill, are not in them."
+    note = "Hours of the clock, evaluating and saving included; compiling, and steps lost with a kill, are not in them."
     yield from _titled("Cost", run_tables.costs(views), note)
     yield from _titled("Machines and versions", run_tables.machines(views))
     yield from _titled("Commands", run_tables.commands(views))
@@ -139,7 +150,11 @@ def _curves(charts: Sequence[Chart]) -> Iterator[str]:
     )
     yield f'<div class="charts">{"".join(map(_figure, charts[:_FIRST_CHARTS]))}</div>'
     if more := charts[_FIRST_CHARTS:]:
-        yield folded(f"{len(more)} more charts", f'<div class="charts">{"".join(map(_figure, more))}</div>', is_open=len(more) <= 12)
+        yield folded(
+            f"{len(more)} more charts",
+            f'<div class="charts">{"".join(map(_figure, more))}</div>',
+            is_open=len(more) <= 12,
+        )
 
 
 def _figure(chart: Chart) -> str:
@@ -148,7 +163,7 @@ def _figure(chart: Chart) -> str:
     buttons = "".join(
         f'<button class="c{line.colour % COLOURS}{" dashed" if line.is_reference or line.colour >= COLOURS else ""}" '
         f'data-colour="{line.colour}" type="button"><i></i>{text(line.label)}</button>'
-        for line in chart.lines
+        for line in (chart.lines if len(chart.lines) > 1 else ())
     )
     return (
         f'<figure class="chart" data-chart="{text(chart.name)}"><figcaption><b>{text(chart.title)}</b>{unit}'
@@ -177,7 +192,7 @@ def _forgetting(view: View, views: Sequence[View]) -> Iterator[str]:
         f'<div class="scroll"><table><thead><tr><th class="name">after stage</th><th>steps</th>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
     )
-    yield '<p class="note">Held-out loss of each task at the last evaluation of each stage; forgotten: the last over the lowest.</p>'
+    yield '<p class="note">Held-out loss at the last evaluation of each stage; forgotten: the last over the lowest.</p>'
 
 
 def _heat(loss: float | None, column: Sequence[float]) -> str:
@@ -198,14 +213,20 @@ def _evaluations(views: Sequence[View]) -> Iterator[str]:
 
 
 def _filled(views: Sequence[View]) -> Iterator[str]:
-    found = [(view, stage, one) for view in views for stage in view.stages for one in stage.filled if one.text or one.fills]
+    found = [
+        (view, stage, one) for view in views for stage in view.stages for one in stage.filled if one.text or one.fills
+    ]
     if not found:
         return
     yield "<h2>What finished runs are worth, and what they fill in</h2>"
     if any(one.fills for _, _, one in found):
         yield f'<p class="note">Held-out text, its gaps filled in: {text(FILL_LEGEND)}, as colours.</p>'
     for view, stage, one in found[:MOST_TASKS]:
-        names = [view.label] * (len(views) > 1) + [f"after stage {stage.name}"] * view.is_staged + [one.task] * bool(one.task)
+        names = (
+            [view.label] * (len(views) > 1)
+            + [f"after stage {stage.name}"] * view.is_staged
+            + [one.task] * bool(one.task)
+        )
         yield f"<h3>{text(', '.join(names))}</h3>" if names else ""
         if one.text:
             yield f'<pre class="scroll">{"<br>".join(map(text, one.text.splitlines()))}</pre>'
@@ -227,23 +248,35 @@ def _samples(views: Sequence[View]) -> Iterator[str]:
 def _settings(views: Sequence[View], baselines: Baselines) -> Iterator[str]:
     made = []
     for view in views:
-        of_view = baselines.get(view.label, ())
-        runs = [stage.run for stage in view.stages if stage.run is not None]
-        for number, stage in enumerate(view.stages):
-            if stage.run is None:
-                continue
-            baseline = (of_view[number] if number < len(of_view) else None) or spanloom_defaults(stage.run)
-            names = [view.label] * (len(views) > 1) + [f"stage {stage.name}"] * view.is_staged
-            if baseline is not None:
-                headings, rows = settings_table(stage.run, baseline)
-                shown = table(headings, rows, headings) if rows else f'<p class="note">none differs from {text(baseline.name)}</p>'
-                made.append((f"<h3>{text(', '.join(names))}</h3>" if names else "") + shown)
-        if runs:
-            every = f"<pre>{text_lines(all_settings(runs))}</pre>"
-            made.append(folded("all settings" + (f" of {view.label}" if len(views) > 1 else ""), every))
+        made += _chosen(view, baselines.get(view.label, ()), [view.label] * (len(views) > 1))
+        if runs := [stage.run for stage in view.stages if stage.run is not None]:
+            of_run = f" of {view.label}" if len(views) > 1 else ""
+            made.append(folded(f"all settings{of_run}", f"<pre>{text_lines(all_settings(runs))}</pre>"))
     if made:
         yield "<h2>Settings that were chosen</h2>"
         yield from made
+
+
+def _chosen(view: View, baselines: Sequence[Baseline | None], label: list[str]) -> Iterator[str]:
+    """What differs from the recipe; of a stage, what the first one does not have as well."""
+    first: list[tuple[str, ...]] | None = None
+    for number, stage in enumerate(view.stages):
+        if stage.run is None:
+            continue
+        given = baselines[number] if number < len(baselines) else None
+        if (baseline := given or spanloom_defaults(stage.run)) is None:
+            continue
+        headings, rows = settings_table(stage.run, baseline)
+        names = [*label, f"stage {stage.name}"] if view.is_staged else label
+        yield f"<h3>{text(', '.join(names))}</h3>" if names else ""
+        shown = [row for row in rows if row not in first] if first else rows
+        if shown:
+            yield table(headings, shown, headings)
+        if first is not None:
+            yield '<p class="note">the others as in the first stage</p>'
+        elif not rows:
+            yield f'<p class="note">none differs from {text(baseline.name)}</p>'
+        first = rows if first is None else first
 
 
 def text_lines(words: str) -> str:
@@ -260,6 +293,11 @@ def _differences(views: Sequence[View]) -> Iterator[str]:
         except NoRunError as error:
             yield f'{title}<p class="note">{text(str(error))}</p>'
             continue
-        rows = [(one.about, one.name, *one.shown) if len("".join(one.shown)) < 400 else (one.about, one.name, one.text[:400], "") for one in found]
+        rows = [
+            (one.about, one.name, *one.shown)
+            if len("".join(one.shown)) < 400
+            else (one.about, one.name, one.text[:400], "")
+            for one in found
+        ]
         headings = ("what", "setting", first.label, other.label)
         yield title + (table(headings, rows, headings) if rows else '<p class="note">In nothing.</p>')

@@ -27,7 +27,18 @@ MOST_TASKS = 500
 
 def summary(views: Sequence[View]) -> Table:
     """Each run in one row."""
-    headings = ("run", "state", "steps", "parameters", "training loss", "held-out loss", "lowest", "tokens", "tokens/s", "MFU")
+    headings = (
+        "run",
+        "state",
+        "steps",
+        "parameters",
+        "training loss",
+        "held-out loss",
+        "lowest",
+        "tokens",
+        "tokens/s",
+        "MFU",
+    )
     return headings, [_summary(view) for view in views]
 
 
@@ -96,7 +107,17 @@ def mean_heldout(view: View) -> Curve:
 
 def costs(views: Sequence[View]) -> Table:
     """Hours and what else was spent."""
-    headings = ("run", "hours", "devices", "device-hours", "tokens", "FLOPs of the model", "evaluating", "saving", "waiting for data")
+    headings = (
+        "run",
+        "hours",
+        "devices",
+        "device-hours",
+        "tokens",
+        "FLOPs of the model",
+        "evaluating",
+        "saving",
+        "waiting for data",
+    )
     return headings, [_costs(view) for view in views]
 
 
@@ -128,8 +149,18 @@ def recent_share(view: View, name: str) -> str:
 def heldout(views: Sequence[View]) -> Table:
     """First, lowest and last held-out loss of each task."""
     several = len(views) > 1
-    headings = (*(("run",) if several else ()), "task", "first", "lowest", "at step", "last", "at step", "bits", "tokens")
-    rows = []
+    headings = (
+        *(("run",) if several else ()),
+        "task",
+        "first",
+        "lowest",
+        "at step",
+        "last",
+        "at step",
+        "bits",
+        "tokens",
+    )
+    rows: list[tuple[str, ...]] = []
     for view in views:
         for task in view.tasks[:MOST_TASKS]:
             curve = joined(view.stages, "eval", "heldout_loss", task)
@@ -148,14 +179,14 @@ def heldout(views: Sequence[View]) -> Table:
                 number(last / math.log(2)),
                 "-" if tokens is None else f"{tokens:,.0f}",
             )
-            rows.append(((view.label, *cells) if several else cells))
+            rows.append((view.label, *cells) if several else cells)
     return headings, rows
 
 
 def forgetting(view: View) -> tuple[list[str], list[tuple[str, int, dict[str, float]]]] | None:
-    """Held-out loss of each task after each stage that has trained, at its last evaluation; None where there are no stages.
+    """(tasks, rows of (stage, steps, losses)): held-out losses at the last evaluation of each stage that has trained.
 
-    (tasks, rows of (stage, step, losses)).
+    None where there are no stages.
     """
     if not view.is_staged:
         return None
@@ -174,14 +205,30 @@ def forgetting(view: View) -> tuple[list[str], list[tuple[str, int, dict[str, fl
 
 def data(views: Sequence[View]) -> Table:
     """The parts of each task, how much there is of them, and how often training draws them."""
-    several, rows = len(views) > 1, []
-    headings = (*(("run",) if several else ()), "task", "part", "documents", "examples", "tokens", "mean length", "rate", "files")
+    several = len(views) > 1
+    rows: list[tuple[str, ...]] = []
+    headings = (
+        *(("run",) if several else ()),
+        "task",
+        "part",
+        "documents",
+        "examples",
+        "tokens",
+        "mean length",
+        "rate",
+        "files",
+    )
     for view in views:
         for name, meta, stage in _stores(view):
             task, _, part = name.rpartition("/")
             rate = shares_of(stage).get(task) if part == "train" else None
-            cells = (task, {"heldout": "held out"}.get(part, part), *_amounts(meta), "" if rate is None else f"{rate:.2%}")
-            cells = (*cells, _files(meta))
+            cells = (
+                task,
+                {"heldout": "held out"}.get(part, part),
+                *_amounts(meta),
+                "" if rate is None else f"{rate:.2%}",
+                _files(meta),
+            )
             rows.append((view.label, *cells) if several else cells)
     return headings, rows[:MOST_TASKS]
 
@@ -268,18 +315,22 @@ def machines(views: Sequence[View]) -> Table:
                 if not columns or facts != columns[-1][1] or (len(views) > 1 and columns[-1][0] != view.label):
                     columns.append((view.label, facts))
     columns = columns[:12]
-    labels = [label if len(views) > 1 else ("value" if len(columns) == 1 else f"start {n}") for n, (label, _) in enumerate(columns, 1)]
+    labels = [
+        label if len(views) > 1 else ("value" if len(columns) == 1 else f"start {n}")
+        for n, (label, _) in enumerate(columns, 1)
+    ]
     rows = [(name.replace("_", " "), *(str(facts[name] or "-") for _, facts in columns)) for name in MACHINE]
     return ("machine", *labels), rows if columns else []
 
 
 def commands(views: Sequence[View]) -> Table:
     """What was typed, and when."""
-    several, rows = len(views) > 1, []
+    several = len(views) > 1
+    rows: list[tuple[str, ...]] = []
     for view in views:
         for entry in _commands(view):
             words = entry.get("command")
-            line = shlex.join(["spanloom", *map(str, words)]) if isinstance(words, list) else "-"
+            line = shlex.join(map(str, words)) if isinstance(words, list) else "-"
             step = entry.get("step")
             cells = (str(entry.get("time", "-")), _count(step) if step else "0", str(entry.get("version", "-")), line)
             rows.append((view.label, *cells) if several else cells)
@@ -288,7 +339,7 @@ def commands(views: Sequence[View]) -> Table:
 
 def _commands(view: View) -> Iterable[Mapping[str, Any]]:
     """Of stages each command once: it is noted with each stage that it trained."""
-    seen = set()
+    seen: set[str] = set()
     for stage in view.stages:
         for entry in stage.commands[-100:]:
             key = str((entry.get("time"), entry.get("command"))) if view.is_staged else str(len(seen))

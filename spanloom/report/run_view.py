@@ -21,6 +21,7 @@ from spanloom.settings.serialize import SettingsError, from_json
 EVALUATION = "eval"
 """Folder of a run that `spanloom eval` writes results into."""
 _MOST_ROWS = 5_000
+_ROW = ("checkpoint", "kind", "data_set", "template", "task")
 
 
 @dataclass(frozen=True)
@@ -208,14 +209,14 @@ def _rows_in(files: RunFiles) -> list[Row]:
 
 
 def _row(data: dict[str, Any]) -> Row | None:
-    names = ("checkpoint", "kind", "data_set", "template", "task")
-    words = [data.get(name) for name in names]
+    checkpoint, kind, data_set, template, task = (data.get(name) for name in _ROW)
+    words = (checkpoint, kind, data_set, template, task)
     examples = data.get("examples")
     if not all(isinstance(word, str) for word in words) or type(examples) is not int:
         return None
-    numbers = {name: _number(value) for name, value in data.items() if name not in (*names, "examples")}
+    numbers = {name: _number(value) for name, value in data.items() if name not in (*_ROW, "examples")}
     known = {name: value for name, value in numbers.items() if value is not None}
-    return Row(*map(str, words), examples, known)
+    return Row(str(checkpoint), str(kind), str(data_set), str(template), str(task), examples, known)
 
 
 def _number(value: Any) -> float | None:

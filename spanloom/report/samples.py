@@ -73,7 +73,9 @@ def _first(files: RunFiles, name: str) -> Iterator[Mapping[str, Any]]:
 def sample_html(sample: Sample) -> str:
     """The example as a list: text, what was there, and what each checkpoint wrote."""
     sides = {"text": sample.inputs, "was there": sample.targets, **sample.written}
-    shown = "".join(f'<dt>{text(name)}</dt><dd class="text" dir="auto">{_coloured(side)}</dd>' for name, side in sides.items())
+    shown = "".join(
+        f'<dt>{text(name)}</dt><dd class="text" dir="auto">{_coloured(side)}</dd>' for name, side in sides.items()
+    )
     return f"<dl>{shown}</dl>"
 
 
@@ -105,5 +107,5 @@ def _piece(piece: Piece) -> str:
         return _lines(piece.text[:_CHARACTERS])
     if piece.right:
         return f'<span class="right">{_lines(piece.guess)}</span>'
-    guess = piece.guess[:_CHARACTERS]
-    return f'<span class="wrong">{_lines(guess) or "&nbsp;"}</span><span class="known">{_lines(piece.text[:_CHARACTERS])}</span>'
+    guess, there = (_lines(words[:_CHARACTERS]) for words in (piece.guess, piece.text))
+    return f'<span class="wrong">{guess or "&nbsp;"}</span><span class="known">{there}</span>'

@@ -51,4 +51,6 @@ def all_settings(runs: Sequence[Run]) -> str:
 
     from spanloom.settings.serialize import to_json
 
-    return json.dumps([to_json(run) for run in runs] if len(runs) > 1 else to_json(runs[0]), indent=1, ensure_ascii=False)
+    return json.dumps(
+        [to_json(run) for run in runs] if len(runs) > 1 else to_json(runs[0]), indent=1, ensure_ascii=False
+    )
