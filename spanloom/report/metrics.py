@@ -98,12 +98,12 @@ class Metrics:
 
     def refresh(self) -> bool:
         """Read what has come since; whether anything has, or was cut back."""
-        size = self._files.size(METRICS_FILE) or 0
+        size, known = self._files.size(METRICS_FILE) or 0, self._read
         if size == self._read and self._unchanged():
             return False
         if size < self._read or not self._unchanged():
             self._forget()
-        found, rest = False, b""
+        found, rest = self._read < known, b""
         for block in self._files.blocks(METRICS_FILE, self._read):
             whole, newline, rest = (rest + block).rpartition(b"\n")
             if newline:

@@ -61,8 +61,7 @@ class RunFiles:
             if size > MOST_BYTES:
                 what = f"has {size:,} bytes, and a file of this name has {MOST_BYTES:,} at most"
                 raise BadInputError(self.path(name), what, "It is none that a run wrote: move it away")
-            with open_file(self.path(name)) as file:
-                return file.read(MOST_BYTES + 1)
+            return next(self.blocks(name, 0, MOST_BYTES), b"")
         except OSError:
             return None
 
@@ -74,12 +73,16 @@ class RunFiles:
         except OSError:
             return None
 
-    def blocks(self, name: str, start: int) -> Iterator[bytes]:
+    def blocks(self, name: str, start: int, size: int = _BLOCK) -> Iterator[bytes]:
         """A file from a byte on, block by block; nothing where it has no more, or is gone."""
-        with contextlib.suppress(FileNotFoundError), open_file(self.path(name)) as file:
-            file.seek(start)
-            while block := file.read(_BLOCK):
-                yield block
+        try:
+            with open_file(self.path(name)) as file:
+                file.seek(start)
+                while block := file.read(size):
+                    yield block
+        except BadInputError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
 
     def object_of(self, name: str) -> dict[str, Any] | None:
         """The JSON object in a file; None where there is none, or what is there is no object."""

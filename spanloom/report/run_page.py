@@ -246,7 +246,7 @@ def _samples(views: Sequence[View]) -> Iterator[str]:
 
 
 def _settings(views: Sequence[View], baselines: Baselines) -> Iterator[str]:
-    made = []
+    made: list[str] = []
     for view in views:
         made += _chosen(view, baselines.get(view.label, ()), [view.label] * (len(views) > 1))
         if runs := [stage.run for stage in view.stages if stage.run is not None]:

@@ -9,7 +9,8 @@ RUN_CSS = (
     """:root { --line-saturation: 70%; --line-light: 42%; --right: 145; --wrong: 10; }
 @media (prefers-color-scheme: dark) { :root { --line-saturation: 65%; --line-light: 64%; } }
 body { max-width: 90rem; overflow-wrap: anywhere; } th, td { overflow-wrap: normal; vertical-align: top; }
-td.name:first-child { white-space: nowrap; } td.name { white-space: normal; min-width: 8rem; max-width: 40rem; overflow-wrap: anywhere; }
+td.name { white-space: normal; min-width: 8rem; max-width: 40rem; overflow-wrap: anywhere; }
+td.name:first-child { white-space: nowrap; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem 1.5rem; }
 figure.chart { width: auto; margin: 0; display: block; min-width: 0; } .chart svg { width: 100%; height: auto;
   display: block;
@@ -35,7 +36,7 @@ button { font: inherit; font-size: .82rem; color: inherit; background: var(--sha
   line-through; }
 .known { border-bottom: 2px solid var(--soft); margin-left: .15rem; } .filled { background: var(--shade); padding:
   .3rem .6rem; }
-pre { font-size: .85rem; } details > summary { cursor: pointer; margin: .5rem 0; } #status { float: right; margin: 0;
+pre { font-size: .85rem; } details > summary { cursor: pointer; margin: .5rem 0; } #status { margin: -.6rem 0 .8rem;
   }
 @media (max-width: 40rem) { body { margin: .8rem auto; padding: 0 .7rem; } h1 { font-size: 1.25rem; } dl { display:
   block; }

@@ -46,12 +46,12 @@ def _summary(view: View) -> tuple[str, ...]:
     cost = cost_of(view.stages)
     heldout = mean_heldout(view)
     pace, mfu = (joined(view.stages, "train", name) for name in ("tokens_per_second", "mfu"))
-    parameters = next((start.get("parameters") for stage in view.stages for start in stage.metrics.starts), None)
+    parameters: Any = next((start.get("parameters") for stage in view.stages for start in stage.metrics.starts), None)
     return (
         view.label,
         state_of(view),
         f"{view.steps:,}" if view.planned is None else f"{view.steps:,} of {view.planned:,}",
-        amount(parameters) if isinstance(parameters, int | float) else "-",
+        amount(parameters) if _is_count(parameters) else "-",
         number(recent(joined(view.stages, "train", "loss"))),
         number(heldout.last),
         number(heldout.lowest),
