@@ -3,7 +3,7 @@
 // All text goes in as text, never as markup; only what the server itself has made is put in as markup.
 (function () {
   "use strict";
-  const SVG = "http://www.w3.org/2000/svg", COLOURS = 8, HEIGHT = 260;
+  const SVG = "http://www.w3.org/2000/svg", COLOURS = 8, HEIGHT = 260, FAR = 100;
   const MARGIN = { left: 56, right: 8, top: 8, bottom: 24 };
   const controls = { logX: false, smooth: 0 };
   const states = new Map(); // by name of the chart, so that they outlive what the server sends anew
@@ -65,7 +65,10 @@
       const a = Math.log10(low), b = Math.log10(high);
       return (value) => from + ((Math.log10(value) - a) / (b - a)) * (to - from);
     }
-    return (value) => from + ((value / 2 - low / 2) / (high / 2 - low / 2)) * (to - from); // halves: of the largest
+    return (value) => {
+      const share = (value / 2 - low / 2) / (high / 2 - low / 2); // halves: the largest numbers lie too far apart
+      return from + Math.max(-FAR, Math.min(FAR, share)) * (to - from);
+    };
   }
 
   function range(lines, own, logY, logX) {

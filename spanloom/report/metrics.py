@@ -21,6 +21,8 @@ Float64Array = npt.NDArray[np.float64]
 
 MOST_CURVES = 5_000
 """Curves of one run; what has more names than that is no run's."""
+MOST_FILLS = 200
+"""Evaluations of which it is kept what was filled in."""
 _LARGEST_STEP = 2**53
 _COMPARED = 256  # bytes before the place that was read to
 _OTHERS = 1_000  # events of other kinds that are kept
@@ -93,6 +95,8 @@ class Metrics:
         """Events of other kinds than train and eval, in their order: starts, a divergence, results."""
         self.damaged = 0
         """Lines that could not be read."""
+        self.fills: dict[str, dict[int, Any]] = {}
+        """What was filled in at evaluations, by task and step, as the run wrote it down."""
         self.last_step = 0
         """The highest step of any line."""
 
@@ -135,6 +139,10 @@ class Metrics:
         kind, step, task = event["kind"], event["step"], event.get("task", "")
         self.last_step = max(self.last_step, step)
         if kind == "parameters":
+            return
+        if kind == "fills":
+            self.fills.setdefault(task, {})[step] = event.get("fills")
+            _thin(self.fills[task])
             return
         if kind not in ("train", "eval"):
             if len(self.events) < _OTHERS:
@@ -181,6 +189,13 @@ class Metrics:
     def diverged(self) -> dict[str, Any] | None:
         """The event with which a run ended whose numbers were none."""
         return next((event for event in reversed(self.events) if event["kind"] == "diverged"), None)
+
+
+def _thin(fills: dict[int, Any]) -> None:
+    """Of many evaluations every other one is dropped, the first and the last kept."""
+    if len(fills) > MOST_FILLS:
+        for step in list(fills)[1:-1:2]:
+            del fills[step]
 
 
 def _is_event(event: Mapping[str, Any]) -> bool:

@@ -25,7 +25,7 @@ from spanloom.report.references import NANOT5, Reference, fitting
 from spanloom.report.run_files import NoRunError
 from spanloom.report.run_style import RUN_CSS
 from spanloom.report.run_view import View
-from spanloom.report.samples import MOST_TASKS, filled_html, sample_html, samples_of
+from spanloom.report.samples import MOST_TASKS, filled_html, over_time_html, sample_html, samples_of
 from spanloom.report.settings_table import Baseline, all_settings, settings_table, spanloom_defaults
 from spanloom.report.style import CSS
 
@@ -106,6 +106,7 @@ def _sections(views: Sequence[View], charts: Sequence[Chart], made: str, baselin
     for view in views:
         yield from _forgetting(view, views)
     yield from _evaluations(views)
+    yield from _over_time(views)
     yield from _filled(views)
     yield from _samples(views)
     yield from _titled("Data", run_tables.data(views), run_tables.padding(views))
@@ -231,6 +232,22 @@ def _filled(views: Sequence[View]) -> Iterator[str]:
         if one.text:
             yield f'<pre class="scroll">{"<br>".join(map(text, one.text.splitlines()))}</pre>'
         yield from map(filled_html, one.fills)
+
+
+def _over_time(views: Sequence[View]) -> Iterator[str]:
+    found = [
+        (view, stage, task, made)
+        for view in views
+        for stage in view.stages
+        for task in list(stage.metrics.fills)[:MOST_TASKS]
+        if (made := over_time_html(stage, task))
+    ]
+    if found:
+        yield "<h2>What was filled in, over time</h2>"
+        yield f'<p class="note">Held-out text, its gaps filled in: {text(FILL_LEGEND)}, as colours.</p>'
+    for view, stage, task, made in found:
+        names = [view.label] * (len(views) > 1) + [f"in stage {stage.name}"] * view.is_staged + [task] * bool(task)
+        yield f"<h3>{text(', '.join(names))}</h3>{made}" if names else made
 
 
 def _samples(views: Sequence[View]) -> Iterator[str]:

@@ -185,10 +185,11 @@ def _filled_in(files: RunFiles) -> Iterable[Filled]:
             continue
         task = "" if name == "results.json" else unquote(name.removeprefix("results-").removesuffix(".json"))
         said = body.get("text")
-        yield Filled(task, said if isinstance(said, str) else "", tuple(_fills(body.get("fills"))))
+        yield Filled(task, said if isinstance(said, str) else "", tuple(fills_in(body.get("fills"))))
 
 
-def _fills(found: Any) -> Iterable[tuple[Piece, ...]]:
+def fills_in(found: Any) -> Iterable[tuple[Piece, ...]]:
+    """Examples in pieces, of JSON data; what is none is left out."""
     for pieces in found if isinstance(found, list) else ():
         if isinstance(pieces, list) and all(map(_is_piece, pieces)):
             yield tuple(Piece(text, guess, bool(known)) for text, guess, known in pieces)

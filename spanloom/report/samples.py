@@ -11,7 +11,7 @@ from spanloom.evaluation.fill import Piece
 from spanloom.pipeline.durable import json_object
 from spanloom.report.html import text
 from spanloom.report.run_files import RunFiles
-from spanloom.report.run_view import EVALUATION
+from spanloom.report.run_view import EVALUATION, Stage, fills_in
 from spanloom.report.style import SPAN_COLOURS
 from spanloom.report.visible import NEWLINE, visible
 
@@ -19,6 +19,7 @@ EXAMPLES = 3
 """Examples of a task."""
 MOST_TASKS = 12
 """Tasks of a run whose examples are shown."""
+_SHOWN = 8
 _CHARACTERS = 1_500
 _SENTINEL = re.compile(r"<extra_id_(\d{1,4})>")
 _STEP = re.compile(r"-(\d{1,15})$")
@@ -98,8 +99,27 @@ def _lines(words: str) -> str:
 
 def filled_html(pieces: Sequence[Piece]) -> str:
     """An example with its gaps filled in: right guesses, and wrong ones struck beside what was there."""
-    shown = "".join(map(_piece, pieces))
-    return f'<p class="text filled" dir="auto">{shown}</p>'
+    return f'<p class="text filled" dir="auto">{_filled(pieces)}</p>'
+
+
+def over_time_html(stage: Stage, task: str) -> str:
+    """What was filled into the same examples at one evaluation after another; empty where nothing was."""
+    fills = {step: list(fills_in(found)) for step, found in stage.metrics.fills.get(task, {}).items()}
+    steps = [step for step in sorted(fills) if fills[step]]
+    if len(steps) > _SHOWN:
+        steps = [steps[round(number * (len(steps) - 1) / (_SHOWN - 1))] for number in range(_SHOWN)]
+    made = []
+    for number in range(min(EXAMPLES, *(len(fills[step]) for step in steps)) if steps else 0):
+        rows = "".join(
+            f'<dt>step {stage.first + step:,}</dt><dd class="text" dir="auto">{_filled(fills[step][number])}</dd>'
+            for step in steps
+        )
+        made.append(f"<dl>{rows}</dl>")
+    return "".join(made)
+
+
+def _filled(pieces: Sequence[Piece]) -> str:
+    return "".join(map(_piece, pieces))
 
 
 def _piece(piece: Piece) -> str:

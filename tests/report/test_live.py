@@ -3,12 +3,12 @@
 import http.client
 import json
 import threading
-from contextlib import contextmanager
 
 import pytest
+from live_page import served
 from made_runs import HOSTILE, START, make_run, train_line, write_lines
 
-from spanloom.report.live import SELDOM, Watched, server_of
+from spanloom.report.live import SELDOM, Watched
 from spanloom.report.run_view import views_of
 
 pytestmark = pytest.mark.short
@@ -19,19 +19,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-@contextmanager
-def served(watched):
-    server = server_of(watched, 0)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def ask(port, path="/", method="GET", **headers):
