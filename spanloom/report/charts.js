@@ -3,14 +3,14 @@
 // All text goes in as text, never as markup; only what the server itself has made is put in as markup.
 (function () {
   "use strict";
-  const SVG = "http://www.w3.org/2000/svg", COLOURS = 8, HEIGHT = 260, FAR = 100;
+  const SVG = "http://www.w3.org/2000/svg", COLOURS = 8, HEIGHT = 260, FAR = 100, EARLY = 0.02, LONG = 100;
   const MARGIN = { left: 56, right: 8, top: 8, bottom: 24 };
   const controls = { logX: false, smooth: 0 };
   const states = new Map(); // by name of the chart, so that they outlive what the server sends anew
   let charts = new Map(), printing = false;
 
   function state(name) {
-    if (!states.has(name)) states.set(name, { hidden: new Set(), logY: false, zoom: null });
+    if (!states.has(name)) states.set(name, { hidden: new Set(), logY: false, zoom: null, full: false });
     return states.get(name);
   }
 
@@ -73,10 +73,13 @@
 
   function range(lines, own, logY, logX) {
     let x0 = Infinity, x1 = -Infinity, y0 = Infinity, y1 = -Infinity;
+    const first = Math.min(...lines.map((line) => line.x[0])), last = Math.max(...lines.map((line) => line.x.at(-1)));
+    const early = own.full || own.zoom || logX ? first : first + EARLY * (last - first); // as they were drawn beforehand
     for (const line of lines)
       line.x.forEach((x, n) => {
         if ((own.zoom && (x < own.zoom[0] || x > own.zoom[1])) || (logX && x <= 0)) return;
         x0 = Math.min(x0, x); x1 = Math.max(x1, x);
+        if (x < early && line.x.length >= LONG) return;
         for (const y of [line.low ? line.low[n] : line.shown[n], line.high ? line.high[n] : line.shown[n], line.shown[n]])
           if (y !== null && !(logY && y <= 0)) { y0 = Math.min(y0, y); y1 = Math.max(y1, y); }
       });
@@ -223,7 +226,14 @@
     const log = figure.querySelector("button.log");
     log.setAttribute("aria-pressed", String(own.logY));
     log.onclick = () => { own.logY = !own.logY; log.setAttribute("aria-pressed", String(own.logY)); draw(figure); };
-    figure.querySelector("button.whole").onclick = () => { own.zoom = null; draw(figure); };
+    const whole = figure.querySelector("button.whole");
+    whole.setAttribute("aria-pressed", String(own.full));
+    whole.onclick = () => {
+      if (own.zoom) own.zoom = null;
+      else own.full = !own.full;
+      whole.setAttribute("aria-pressed", String(own.full));
+      draw(figure);
+    };
   }
 
   const figures = () => document.querySelectorAll("figure[data-chart]");

@@ -11,6 +11,9 @@ from spanloom.report.metrics import Float64Array
 
 WIDTH, HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 8, 24
+EARLY, LONG = 0.02, 100
+"""The share of the steps whose values do not count in curves of so many points; the page's script has the same."""
+_FAR = 100.0
 COLOURS = 8
 """Colours before they come round again; then lines are dashed."""
 
@@ -24,7 +27,8 @@ def svg(chart: Chart) -> str:
 
     def up(values: Float64Array) -> Float64Array:
         # Halves: the distance of the largest numbers is none.
-        return HEIGHT - _BOTTOM - (values / 2 - y0 / 2) / (y1 / 2 - y0 / 2) * (HEIGHT - _TOP - _BOTTOM)
+        shares = np.clip((values / 2 - y0 / 2) / (y1 / 2 - y0 / 2), -_FAR, _FAR)
+        return HEIGHT - _BOTTOM - shares * (HEIGHT - _TOP - _BOTTOM)
 
     parts = []
     for tick in ticks(y0, y1, 5):
@@ -50,9 +54,17 @@ def svg(chart: Chart) -> str:
 
 
 def extent(lines: Sequence[Line]) -> tuple[float, float, float, float]:
-    """First and last step, lowest and highest value, apart from each other."""
+    """First and last step, lowest and highest value, apart from each other.
+
+    Of long curves the values of the first steps do not count: a loss falls so steeply there that nothing would be seen
+    of all the rest.
+    """
     steps = np.concatenate([line.columns.steps for line in lines])
-    values = np.concatenate([edge for line in lines for edge in (line.columns.low, line.columns.high)])
+    begins = steps.min() + EARLY * (steps.max() - steps.min()) if len(steps) else 0.0
+    shown = [
+        (line.columns, line.columns.steps >= (begins if len(line.columns.steps) >= LONG else -1)) for line in lines
+    ]
+    values = np.concatenate([edge[late] for one, late in shown for edge in (one.low, one.high)])
     values = values[np.isfinite(values)]
     x0, x1 = (float(steps.min()), float(steps.max())) if len(steps) else (0.0, 1.0)
     y0, y1 = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)

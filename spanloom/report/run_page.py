@@ -147,7 +147,7 @@ def _curves(charts: Sequence[Chart]) -> Iterator[str]:
     yield (
         '<p class="controls"><label>smoothing <input id="smooth" type="range" min="0" max="0.99" step="0.01" value="0">'
         '</label> <label><input id="log-x" type="checkbox"> log steps</label> '
-        '<span class="note">drag to zoom; the shade is from lowest to highest, the line the mean</span></p>'
+        '<span class="note">drag to zoom, "whole" for all, with the first steps; shades: lowest to highest</span></p>'
     )
     yield f'<div class="charts">{"".join(map(_figure, charts[:_FIRST_CHARTS]))}</div>'
     if more := charts[_FIRST_CHARTS:]:
