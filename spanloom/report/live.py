@@ -51,7 +51,7 @@ class Watched:
         self._references, self._baselines, self._clock = references, baselines or {}, clock
         self._lock = threading.Lock()
         self._read = self._whole = clock()
-        self._version, self._problem, self._live = 1, "", (0, b"")
+        self._version, self._problem, self._shown = 0, "", b""
 
     def page(self) -> bytes:
         """All of the page."""
@@ -64,11 +64,9 @@ class Watched:
         """What the page shows, as JSON: `version`, `main` and `charts`; None where that is version `after` still."""
         with self._lock:
             self._look()
-            if after == str(self._version):
-                return None
-            if self._live[0] != self._version:
-                self._live = (self._version, self._content())
-            return self._live[1]
+            if not self._version:
+                self._show()
+            return None if after == str(self._version) else b'{"version": "%d", ' % self._version + self._shown[1:]
 
     def _look(self) -> None:
         """Read what has come, unless that was done a moment ago. What cannot be read now is said, and tried again."""
@@ -81,17 +79,24 @@ class Watched:
             problem = ""
         except (BadInputError, OSError, ValueError) as error:
             changed, problem = [False], f"cannot be read at the moment: {error}"
-        if any(changed) or whole or problem != self._problem:
-            self._version += 1
+        news = any(changed) or whole or problem != self._problem
         self._problem = problem
+        if news:
+            self._show()
         if whole:
             self._whole = now
+
+    def _show(self) -> None:
+        """Make what is shown; another version of it only where it is another."""
+        shown = self._content()
+        if shown != self._shown:
+            self._shown, self._version = shown, self._version + 1
 
     def _content(self) -> bytes:
         charts = charts_of(self._views, references_of(self._views, self._references))
         warning = f'<p class="warning">{text(self._problem)}</p>' if self._problem else ""
         shown = warning + main(self._views, charts, self._made, self._baselines)
-        data = {"version": str(self._version), "main": shown, "charts": [chart.data for chart in charts]}
+        data = {"main": shown, "charts": [chart.data for chart in charts]}
         return json.dumps(data, allow_nan=False).encode()
 
 

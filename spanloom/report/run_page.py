@@ -235,19 +235,17 @@ def _filled(views: Sequence[View]) -> Iterator[str]:
 
 
 def _over_time(views: Sequence[View]) -> Iterator[str]:
-    found = [
-        (view, stage, task, made)
-        for view in views
-        for stage in view.stages
-        for task in list(stage.metrics.fills)[:MOST_TASKS]
-        if (made := over_time_html(stage, task))
-    ]
+    found = []
+    for view in views:
+        tasks = list(dict.fromkeys(task for stage in view.stages for task in stage.metrics.fills))
+        for task in tasks[:MOST_TASKS]:
+            if made := over_time_html(view.stages, task):
+                names = [view.label] * (len(views) > 1) + [task] * (len(tasks) > 1)
+                found.append(f"<h3>{text(', '.join(names))}</h3>{made}" if names else made)
     if found:
         yield "<h2>What was filled in, over time</h2>"
         yield f'<p class="note">Held-out text, its gaps filled in: {text(FILL_LEGEND)}, as colours.</p>'
-    for view, stage, task, made in found:
-        names = [view.label] * (len(views) > 1) + [f"in stage {stage.name}"] * view.is_staged + [task] * bool(task)
-        yield f"<h3>{text(', '.join(names))}</h3>{made}" if names else made
+        yield from found
 
 
 def _samples(views: Sequence[View]) -> Iterator[str]:

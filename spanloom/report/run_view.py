@@ -13,7 +13,7 @@ from spanloom.evaluation.fill import Piece
 from spanloom.evaluation.result_rows import Row
 from spanloom.report.differences import stage_directory_name, stores_of
 from spanloom.report.metrics import Metrics
-from spanloom.report.run_files import RunFiles, opened
+from spanloom.report.run_files import NoRunError, RunFiles, opened
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import RUN_FILE
 from spanloom.settings.serialize import SettingsError, from_json
@@ -76,6 +76,8 @@ class View:
     def __init__(self, place: str) -> None:
         """Raises NoRunError where there is no run, and BadInputError where a bucket cannot be asked."""
         self.files = opened(place)
+        if self.files.is_checkpoint and not self.files.is_run:
+            raise NoRunError(f"{place} is a checkpoint: name the run that it is of")
         self.label = self.files.name
         """What it is called beside others, see `labelled`."""
         self.stages: list[Stage] = []

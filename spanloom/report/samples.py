@@ -19,7 +19,7 @@ EXAMPLES = 3
 """Examples of a task."""
 MOST_TASKS = 12
 """Tasks of a run whose examples are shown."""
-_SHOWN = 8
+_SHOWN = 9
 _CHARACTERS = 1_500
 _SENTINEL = re.compile(r"<extra_id_(\d{1,4})>")
 _STEP = re.compile(r"-(\d{1,15})$")
@@ -102,20 +102,26 @@ def filled_html(pieces: Sequence[Piece]) -> str:
     return f'<p class="text filled" dir="auto">{_filled(pieces)}</p>'
 
 
-def over_time_html(stage: Stage, task: str) -> str:
+def over_time_html(stages: Sequence[Stage], task: str) -> str:
     """What was filled into the same examples at one evaluation after another; empty where nothing was."""
-    fills = {step: list(fills_in(found)) for step, found in stage.metrics.fills.get(task, {}).items()}
-    steps = [step for step in sorted(fills) if fills[step]]
-    if len(steps) > _SHOWN:
-        steps = [steps[round(number * (len(steps) - 1) / (_SHOWN - 1))] for number in range(_SHOWN)]
+    found: dict[str, list[tuple[Piece, ...]]] = {}
+    for stage in stages:
+        where = f", stage {stage.name}" if len(stages) > 1 else ""
+        for step, fills in sorted(stage.metrics.fills.get(task, {}).items()):
+            if examples := list(fills_in(fills)):
+                found[f"step {stage.first + step:,}{where}"] = examples
+    names = list(found)
+    if len(names) > _SHOWN:
+        names = [names[round(number * (len(names) - 1) / (_SHOWN - 1))] for number in range(_SHOWN)]
     made = []
-    for number in range(min(EXAMPLES, *(len(fills[step]) for step in steps)) if steps else 0):
-        rows = "".join(
-            f'<dt>step {stage.first + step:,}</dt><dd class="text" dir="auto">{_filled(fills[step][number])}</dd>'
-            for step in steps
-        )
-        made.append(f"<dl>{rows}</dl>")
+    for number in range(min((len(found[name]) for name in names), default=0))[:EXAMPLES]:
+        rows = (f"<dt>{text(name)}</dt>{_answer(found[name][number])}" for name in names)
+        made.append(f"<dl>{''.join(rows)}</dl>")
     return "".join(made)
+
+
+def _answer(pieces: Sequence[Piece]) -> str:
+    return f'<dd class="text" dir="auto">{_filled(pieces)}</dd>'
 
 
 def _filled(pieces: Sequence[Piece]) -> str:

@@ -53,6 +53,7 @@ def test_a_report_is_one_file_and_nothing_else_is_written(runs, capsys):
         (["a", "--out", "."], 1, "--out . is a directory"),
         (["a", "--out", "absent/r.html"], 1, "there is no folder absent"),
         (["a", "--out", "s3://b/r.html"], 1, "is an address: name a file of this machine"),
+        (["a/checkpoints/30", "--out", "r.html"], 1, "is a checkpoint: name the run that it is of"),
         (["c", "--out", "r.html"], 1, "c is no directory: give the directory that a run writes"),
         ([".", "--out", "r.html"], 1, "there are runs in it: a, b"),
         (["a", "--out", "r.html", "--refrences", "none"], 2, "did you mean --references"),

@@ -61,6 +61,8 @@ def test_the_page_and_what_is_new(port, run, clock):
     second = json.loads(ask(port, f"/live?after={first['version']}")[1])
     assert "2 of 100" in second["main"] and second["charts"][0]["lines"][0]["x"] == [1, 2]
 
+    clock.now += SELDOM
+    assert ask(port, f"/live?after={second['version']}")[0] == 204, "all was read again, and nothing is new"
     (run / "results.json").write_text(json.dumps({"results": {"text": f"late {HOSTILE}", "fills": []}}))
     clock.now += SELDOM
     third = json.loads(ask(port, f"/live?after={second['version']}")[1])

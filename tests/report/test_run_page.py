@@ -252,3 +252,26 @@ def test_lines_that_come_are_seen_by_the_next_look(tmp_path):
     assert view.steps == 1 and not view.refresh(whole=False)
     write_lines(place, [START, train_line(1), train_line(2)])
     assert view.refresh(whole=False) and view.steps == 2
+
+
+def test_what_was_filled_in_is_shown_by_example_over_all_stages(tmp_path):
+    place = make_stages(tmp_path / "hm")
+    for stage, guess in (("1-en", "first"), ("2-de", f"late {HOSTILE}")):
+        file = place / stage / "metrics.jsonl"
+        examples = [[["The ", None, True], ["cat", guess, True]], [["A ", None, True], ["dog", "dog", True]]]
+        wild = [{"kind": "fills", "step": 20, "task": "x", "fills": fills} for fills in ([[["a"]]], 3, [], None)]
+        lines = [{"kind": "fills", "step": 20, "task": "en", "fills": examples}, *wild]
+        file.write_text(file.read_text() + "".join(json.dumps(line) + "\n" for line in lines))
+    made = page(views_of([str(place)]), "")
+    shown = made.split("What was filled in, over time")[1].split("<h2>")[0]
+    assert shown.index("step 20, stage en") < shown.index("first") < shown.index("step 40, stage de")
+    assert shown.count('<span class="right">dog</span>') == 2 and "late &lt;/script&gt;" in shown
+    assert shown.count("<dl>") == 2
+
+
+def test_of_many_evaluations_some_are_shown(tmp_path):
+    fills = [[["The ", None, True], ["cat", "dog", True]]]
+    lines = [{"kind": "fills", "step": step, "task": "", "fills": fills} for step in range(1, 1001)]
+    made = page(views_of([str(make_run(tmp_path / "a", lines=[START, *lines]))]), "")
+    shown = re.findall(r"<dt>step ([\d,]+)</dt>", made)
+    assert len(shown) == 9 and shown[0] == "1" and shown[-1] == "1,000"
