@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
 
     usage = "RUN [RUN ...] --out report.html"
     chosen = options(Options, argv, "spanloom report", usage, ABOUT, rest="beside")
-    path = page_file("--out", chosen.out)
+    path = page_file("--out", chosen.out, "report.html")
     from spanloom.cli.recipe_defaults import baselines_of
     from spanloom.pipeline.durable import write_file
     from spanloom.report.run_page import made_now, page, title_of

@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
     asked = command.options
     if asked.examples is not None and asked.examples < 0:
         raise UsageError(f"-n {asked.examples}: must be 0 or more")
-    page = None if asked.html is None else page_file("--html", asked.html)
+    page = None if asked.html is None else page_file("--html", asked.html, "data.html")
 
     from spanloom.cli.stages import resolved_runs
 

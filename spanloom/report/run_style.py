@@ -9,8 +9,8 @@ RUN_CSS = (
     """:root { --line-saturation: 70%; --line-light: 42%; --right: 145; --wrong: 10; }
 @media (prefers-color-scheme: dark) { :root { --line-saturation: 65%; --line-light: 64%; } }
 body { max-width: 90rem; overflow-wrap: anywhere; } th, td { overflow-wrap: normal; vertical-align: top; }
-td.name { white-space: normal; min-width: 12rem; max-width: 40rem; overflow-wrap: anywhere; }
-td.name:first-child { white-space: nowrap; }
+td.name { white-space: normal; min-width: 5rem; max-width: 40rem; overflow-wrap: anywhere; }
+td.name:first-child { white-space: nowrap; } td.name:last-child { min-width: 14rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem 1.5rem; }
 figure.chart { width: auto; margin: 0; display: block; min-width: 0; } .chart svg { width: 100%; height: auto;
   display: block;
