@@ -6,7 +6,9 @@ from spanloom.cli.errors import CommandError, UsageError
 
 
 def page_file(flag: str, name: str, example: str) -> Path:
-    """The file that `flag` names; `example`: what such a file may be called. Raises UsageError and CommandError where no page can be written there."""
+    """The file that `flag` names; `example`: what such a file may be called.
+
+    Raises UsageError and CommandError where no page can be written there."""
     path = Path(name)
     if not name.strip():
         raise UsageError(f"{flag} is empty: name a file (is a variable of the shell unset?)")
