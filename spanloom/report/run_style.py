@@ -10,7 +10,8 @@ RUN_CSS = (
 @media (prefers-color-scheme: dark) { :root { --line-saturation: 65%; --line-light: 64%; } }
 body { max-width: 90rem; overflow-wrap: anywhere; } th, td { overflow-wrap: normal; vertical-align: top; }
 td.name { white-space: normal; min-width: 5rem; max-width: 40rem; overflow-wrap: anywhere; }
-td.name:first-child { white-space: nowrap; } td.name:last-child, td.name:nth-child(2):nth-last-child(2) { min-width: 14rem; }
+td.name:first-child { white-space: nowrap; }
+td.name:last-child, td.name:nth-child(2):nth-last-child(2) { min-width: 14rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem 1.5rem; }
 figure.chart { width: auto; margin: 0; display: block; min-width: 0; } .chart svg { width: 100%; height: auto;
   display: block;
