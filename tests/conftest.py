@@ -29,6 +29,7 @@ LONG = (
     "scale/test_mesh.py",
     "test_benchmarks.py",
     "test_readme.py",
+    "training/test_filling.py",
     "training/test_kept_weights.py",
     "training/test_mixture.py",
     "training/test_origin.py",

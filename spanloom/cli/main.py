@@ -31,10 +31,16 @@ COMMANDS = {
     "vocab": ("train|check|trim", "a SentencePiece model from text; what a vocabulary does to text; a smaller one"),
     "convert": ("SRC DST --to hf", "a run or checkpoint, ours or T5X's, as a folder that Hugging Face loads"),
     "inspect": ("SRC", "what a checkpoint is: format, architecture, step, optimizer, vocabulary, sentinels"),
+    "report": (
+        "RUN [RUN ...] --out report.html",
+        "one page of one run or of several: curves, tables, fills, costs",
+    ),
+    "watch": ("RUN", "the same page live, while the run trains, for a browser on this machine"),
+    "diff": ("RUN RUN", "which settings, data and versions differ between two runs"),
 }
 """Command, its arguments and what it does; each is a module of this package with a function `main`."""
 TRAINING = {"train", "pretrain", "finetune"}
-LISTING = {"recipes", "plan", "show", "inspect", "vocab check"}
+LISTING = {"recipes", "plan", "show", "inspect", "diff", "vocab check"}
 """What is there to be read: who has read enough of it may leave."""
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spanloom.cli.errors import CommandError, UsageError
+from spanloom.cli.errors import UsageError
 from spanloom.cli.flags import parse
+from spanloom.cli.page_file import page_file
 from spanloom.cli.recipe import find
 from spanloom.cli.task_names import tasks_named
 from spanloom.cli.train import output_directory
@@ -74,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
     asked = command.options
     if asked.examples is not None and asked.examples < 0:
         raise UsageError(f"-n {asked.examples}: must be 0 or more")
-    page = None if asked.html is None else _place_of(asked.html)
+    page = None if asked.html is None else page_file("--html", asked.html, "data.html")
 
     from spanloom.cli.stages import resolved_runs
 
@@ -121,22 +122,6 @@ def _long(argv: Sequence[str]) -> list[str]:
         else:
             found.append(word)
     return found
-
-
-def _place_of(name: str) -> Path:
-    """The file to write. Raises what is wrong with it now, not after the stores are built."""
-    path = Path(name)
-    if not name.strip():
-        raise UsageError("--html is empty: name a file (is a variable of the shell unset?)")
-    if path.is_dir():
-        raise CommandError(f"--html {name} is a directory: name a file in it, such as {path / 'data.html'}")
-    if path.exists() and not path.is_file():
-        raise CommandError(
-            f"--html {name} is a device, pipe or socket: name a file, which is written whole or not at all"
-        )
-    if not path.parent.is_dir():
-        raise CommandError(f"--html {name}: there is no folder {path.parent}; make it, or name another file")
-    return path
 
 
 def _collect(run: Run, directory: Path, asked: Showing) -> "RunFacts":

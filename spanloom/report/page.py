@@ -8,6 +8,7 @@ from spanloom.pipeline.facts.pieces import Pieces
 from spanloom.pipeline.facts.run import RunFacts, ShownTask
 from spanloom.report import numbers
 from spanloom.report.histogram import svg
+from spanloom.report.html import table, text
 from spanloom.report.marks import LEGEND, Word, words
 from spanloom.report.style import CSS, SPAN_COLOURS
 from spanloom.report.visible import NEWLINE, visible
@@ -23,13 +24,13 @@ def page(facts: RunFacts, *, ids: bool = False, batch: bool = False) -> str:
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{title}</title>\n<style>\n{CSS}\n</style></head>\n<body>\n<h1>{title}</h1>",
-            f"<p>{_text(numbers.head(facts))}</p>\n<p>{_text(numbers.batch_line(facts))}</p>",
-            *(f'<p class="warning">{_text(text)}</p>' for text in facts.warnings),
+            f"<p>{text(numbers.head(facts))}</p>\n<p>{text(numbers.batch_line(facts))}</p>",
+            *(f'<p class="warning">{text(warning)}</p>' for warning in facts.warnings),
             "<h2>Tasks</h2>",
             _table(numbers.amounts(facts)),
             "<h2>Lengths</h2>",
             _table(numbers.lengths(facts)),
-            *(f'<p class="note">{_text(note)}</p>' for note in numbers.notes(facts)),
+            *(f'<p class="note">{text(note)}</p>' for note in numbers.notes(facts)),
             *(_histograms(facts, one) for one in facts.tasks),
             *_examples(facts, ids),
             *(_batch(facts.batch, ids) if batch else ()),
@@ -38,23 +39,8 @@ def page(facts: RunFacts, *, ids: bool = False, batch: bool = False) -> str:
     )
 
 
-def _text(text: str) -> str:
-    return escape(visible(text))
-
-
-def _table(table: numbers.Table) -> str:
-    headings, rows = table
-    names = {number for number, heading in enumerate(headings) if heading in numbers.NAMES}
-
-    def line(tag: str, cells: tuple[str, ...]) -> str:
-        made = []
-        for number, cell in enumerate(cells):
-            kind = ' class="name"' if number in names else ""
-            made.append(f"<{tag}{kind}>{_text(cell)}</{tag}>")
-        return f"<tr>{''.join(made)}</tr>"
-
-    body = "\n".join(line("td", row) for row in rows)
-    return f'<div class="scroll"><table><thead>{line("th", headings)}</thead>\n<tbody>{body}</tbody></table></div>'
+def _table(made: numbers.Table) -> str:
+    return table(*made, numbers.NAMES)
 
 
 def _histograms(facts: RunFacts, one: ShownTask) -> str:
@@ -65,10 +51,10 @@ def _histograms(facts: RunFacts, one: ShownTask) -> str:
 def _examples(facts: RunFacts, ids: bool) -> Iterator[str]:
     if not any(one.examples for one in facts.tasks):
         return
-    yield f'<h2>Examples</h2>\n<p class="note">{_text(LEGEND)}</p>'
+    yield f'<h2>Examples</h2>\n<p class="note">{text(LEGEND)}</p>'
     for one in facts.tasks:
         for number, example in enumerate(one.examples):
-            yield f"<h3>{_text(numbers.example_line(one, number, example))}</h3>\n{_sides(example.by_side, ids)}"
+            yield f"<h3>{text(numbers.example_line(one, number, example))}</h3>\n{_sides(example.by_side, ids)}"
 
 
 def _sides(sides: dict[str, Pieces], ids: bool) -> str:
@@ -76,23 +62,23 @@ def _sides(sides: dict[str, Pieces], ids: bool) -> str:
     for side, pieces in sides.items():
         if pieces:
             shown = "".join(map(_word, words(pieces)))
-            found.append(f'<dt>{_text(side)}</dt><dd class="text" dir="auto">{shown}</dd>')
+            found.append(f'<dt>{text(side)}</dt><dd class="text" dir="auto">{shown}</dd>')
             if ids:
                 found.append(f'<dt>ids</dt><dd class="ids">{_ids(pieces)}</dd>')
     return f"<dl>{''.join(found)}</dl>"
 
 
 def _word(word: Word) -> str:
-    text = escape(word.text)
+    shown = escape(word.text)
     match word.role:
         case "end":
             return ""
         case "begin":
             return f'<bdi class="{_class(word)}" dir="ltr">{word.span}</bdi>'
         case "text" | "span":
-            broken = text.replace(NEWLINE, f"{NEWLINE}<br>")
+            broken = shown.replace(NEWLINE, f"{NEWLINE}<br>")
             return f'<span class="{_class(word)}">{broken}</span>' if word.role == "span" else broken
-    return f'<bdi class="{_class(word)}" dir="ltr">{text}</bdi>'
+    return f'<bdi class="{_class(word)}" dir="ltr">{shown}</bdi>'
 
 
 def _class(word: Word) -> str:
@@ -102,8 +88,8 @@ def _class(word: Word) -> str:
 def _ids(pieces: Pieces) -> str:
     found = []
     for piece in pieces:
-        text = " ".join(map(str, piece.ids))
-        found.append(text if piece.span is None else f'<span class="span s{piece.span % SPAN_COLOURS}">{text}</span>')
+        row = " ".join(map(str, piece.ids))
+        found.append(row if piece.span is None else f'<span class="span s{piece.span % SPAN_COLOURS}">{row}</span>')
     return " ".join(found)
 
 
@@ -130,4 +116,4 @@ def _row(batch: BatchFacts, row: Row) -> str:
             for segment in row.segments
         )
         meters.append(f'{side} <span class="meter">{parts}</span>')
-    return f"row {row.number} {' '.join(meters)} {_text(numbers.row_line(batch, row))}"
+    return f"row {row.number} {' '.join(meters)} {text(numbers.row_line(batch, row))}"

@@ -101,6 +101,11 @@ def changes(old: Run, new: Run) -> list[Change]:
 
     Where a part is of another kind (another optimizer), that part is one change.
     """
+    return changes_between(old, new)
+
+
+def changes_between(old: Any, new: Any) -> list[Change]:
+    """Likewise of two parts of the settings that are of one kind, such as two tasks."""
     return list(_walk(old, new, ""))
 
 

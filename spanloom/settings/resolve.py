@@ -114,6 +114,7 @@ def _follow_problems(run: Run) -> Iterator[str]:
 def _numbers(run: Run) -> Iterator[str]:
     yield from _at_least(1, run, "batch_size", "checkpoint.every", "checkpoint.keep", "eval.every", "log.every")
     yield from _at_least(0, run, "steps", "seed", "checkpoint.keep_best", "checkpoint.keep_every", "eval.max_batches")
+    yield from _at_least(0, run, "eval.fills")
     yield from _at_least(0, run, "after.fills", "loading.workers", "stopping.patience", "follow.rewarm_steps")
     yield from _at_least(1, run, "loading.ahead", "stopping.most_skipped")
     if run.eval.batch_size is not None:

@@ -70,6 +70,9 @@ class Evaluation:
     answers: Literal["none", "ranks", "all"] = "none"
     """Measured beside the losses of tasks on pairs: ranks, whether the answer choice that the model finds likeliest is
     right; all, also the metrics of what it writes, which takes longer. `spanloom eval` does so apart from training."""
+    fills: int = 0
+    """Held-out examples of each task on text whose gaps the model fills in at each evaluation, for `spanloom report`
+    and `watch` to show how it gets better; 0: none."""
     also: tuple[Task, ...] = ()
     """Tasks whose held-out parts are measured beside the run's own, though nothing is learnt from them. Stages have
     those of one another here."""

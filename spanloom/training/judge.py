@@ -17,6 +17,7 @@ from spanloom.scale.processes import ALONE, Crew
 from spanloom.settings.run import Run
 from spanloom.training.answers import Answers
 from spanloom.training.checkpoint_paths import add_heldout_loss
+from spanloom.training.filling import Filling
 from spanloom.training.loggers import Logger, MetricsFile
 from spanloom.training.patience import Patience
 from spanloom.training.progress import Display
@@ -56,6 +57,7 @@ class Judge:
         self._until = until
         self._put: Put = functools.partial(heldout_batch, layout)
         self._answers = Answers(run, parts, data.vocabulary, placement_of(layout), display.warn)
+        self._filling = Filling(run, parts, data.vocabulary, placement_of(layout))
         self._writes = crew.is_first
         self.patience = patience
         """What an early stop goes by, until now."""
@@ -80,13 +82,16 @@ class Judge:
         weights = self._averaged(state.opt_state, state.params) or state.params
         try:
             measured = heldout_by_task(self._step, weights, self._parts, self._run.eval, self._until, self._put)
-            answers = self._answers.of(weights)
+            answers, fills = self._answers.of(weights), self._filling.of(weights)
         except Stopped:
             return None  # the next start makes up for it
         losses = {task: values["heldout_loss"] for task, values in measured.items()}
         loss = deciding_loss(self._run, losses)
         if saved and loss is not None and self._writes:
             add_heldout_loss(saved, loss)  # before the lines, which tell the next start that nothing is left to do
+        for task, filled in fills.items():  # before the lines that say that all of this step is there
+            if not self._metrics.has("fills", task, step):
+                self._logger.write("fills", step, {"task": task, "fills": filled})
         for task, values in measured.items():
             if not self._metrics.has("eval", task, step):
                 self._logger.write("eval", step, {"task": task, **values, **answers.get(task, {})})

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Protocol
 from spanloom.pipeline.durable import explain_full_disk, json_object, write_file
 
 METRICS_FILE = "metrics.jsonl"
-MEASURED_KINDS = ("train", "eval", "parameters")
+MEASURED_KINDS = ("train", "eval", "fills", "parameters")
 """Events that describe a step, and belong to it; others tell what happened to the run."""
 _BLOCK = 2**16
 

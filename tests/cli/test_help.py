@@ -24,6 +24,9 @@ COMMANDS = [
     ["fill"],
     ["convert"],
     ["inspect"],
+    ["report"],
+    ["watch"],
+    ["diff"],
     *(["train", name] for name in shipped()),
 ]
 

@@ -1,0 +1,39 @@
+import pytest
+from made_runs import START, make_run, run_of, train_line, write_lines
+
+from spanloom.report.costs import cost_of
+from spanloom.report.run_view import View
+
+pytestmark = pytest.mark.short
+
+
+def cost(tmp_path, lines):
+    return cost_of(View(str(make_run(tmp_path / "a", run_of(), lines=lines))).stages)
+
+
+def test_every_line_counts_for_the_steps_since_the_line_before_it(tmp_path):
+    found = cost(tmp_path, [START, train_line(1), train_line(10), train_line(20)])
+    assert found.hours == pytest.approx(20 * 0.36 / 0.9 / 3600)
+    assert found.device_hours == pytest.approx(4 * found.hours)
+    assert found.tokens == pytest.approx(20 * 0.36 * 1000)
+    assert found.flops == pytest.approx(20 * 0.36 * 0.4 * 1e11)
+
+
+def test_lines_belong_to_the_devices_of_their_start(tmp_path):
+    again = {**START, "step": 10, "devices": "1 x cpu", "peak_flops": 1e10}
+    found = cost(tmp_path, [START, train_line(10), again, train_line(20)])
+    assert found.device_hours == pytest.approx((4 + 1) * 10 * 0.36 / 0.9 / 3600)
+    assert found.flops == pytest.approx(10 * 0.36 * 0.4 * (1e11 + 1e10))
+
+
+def test_a_fork_counts_from_where_it_began(tmp_path):
+    found = cost(tmp_path, [{**START, "step": 1000}, train_line(1010)])
+    assert found.tokens == pytest.approx(10 * 0.36 * 1000)
+
+
+def test_a_run_that_says_little_costs_what_it_says(tmp_path):
+    place = make_run(tmp_path / "b", run_of(), lines=[])
+    assert cost_of(View(str(place)).stages).hours == 0
+    write_lines(place, [{"kind": "train", "step": 5, "seconds_per_step": 3.6}])
+    found = cost_of(View(str(place)).stages)
+    assert (found.hours, found.device_hours, found.tokens) == pytest.approx((0.005, 0.005, 0))
