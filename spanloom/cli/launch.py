@@ -237,9 +237,12 @@ def _free_port() -> int:
 
 def _show(launch: "Launch", where: "Target") -> int:
     if where.kind == "slurm":
+        from spanloom.launch.processes import Place
         from spanloom.launch.slurm import job_script, submission
 
-        print(f"# code: {launch.about}\n{shlex.join(submission(launch))} <<'EOF'\n{job_script(launch, 1)}EOF")
+        environment = f"{launch.home}/environments/{launch.environment}/bin/python"
+        place = Place(f"{launch.home}/bundles/{launch.bundle}", environment if launch.environment else launch.python)
+        print(f"# code: {launch.about}\n{shlex.join(submission(launch))} <<'EOF'\n{job_script(launch, 1, place)}EOF")
         return 0
     from spanloom.launch.planned import commands
     from spanloom.launch.targets import hosts_of

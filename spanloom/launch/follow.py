@@ -34,27 +34,27 @@ class Tail:
         return chunk[:end].decode(errors="replace")
 
 
-def follow(launch: Launch, process: int = 0, out: TextIO | None = None, *, from_start: bool = True) -> State:
-    """Print what a launch says until it ends; how it stands then. Raises LaunchError where nobody watches it."""
+def follow(launch: Launch, process: int = 0, out: TextIO | None = None, *, since: int = 0) -> State:
+    """Print what a launch says until it ends; how it stands then. Raises LaunchError where nobody watches it.
+
+    `since`: bytes of what happened that are left out.
+    """
     out = out or sys.stdout
-    happened = Tail(launch.folder / "watch.log")
+    happened = Tail(launch.folder / "watch.log", since)
     attempt = read_state(launch).attempt
     said = Tail(launch.log(attempt, process))
-    if not from_start:
-        happened.offset = (launch.folder / "watch.log").stat().st_size
     begun = time.monotonic()
     while True:
         state = read_state(launch)
         over = state.state in ENDS and not is_watched(launch)  # in this order: what came before is printed below
-        for text in (said.read(), *_lines(happened.read())):
+        texts = ("".join(_lines(happened.read())), said.read())
+        for text in reversed(texts) if over else texts:
             out.write(text)
-        if state.attempt != attempt:
-            attempt, said = state.attempt, Tail(launch.log(state.attempt, process))
         out.flush()
         if over:
-            out.write(said.read() + "".join(_lines(happened.read())))
-            out.flush()
             return state
+        if state.attempt != attempt:
+            attempt, said = state.attempt, Tail(launch.log(state.attempt, process))
         if not is_watched(launch) and time.monotonic() - begun > START_SECONDS and read_state(launch) == state:
             raise LaunchError(
                 f"nobody watches {launch.id} any more (was its watcher killed?). What runs, runs on: spanloom launch "

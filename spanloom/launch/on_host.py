@@ -446,7 +446,12 @@ def stop(request, _):
 
 
 def keep_here(request, _):
-    """Run a process in the foreground, as a step of a batch system that is to see it end; its exit code is ours."""
+    """Run a process in the foreground, as a step of SLURM, which says who it is and is to see it end; with its code."""
+    number, of = os.environ["SLURM_PROCID"], os.environ["SPANLOOM_PROCESSES"]
+    if int(of) > 1:
+        together = ["--processes", of, "--process", number, "--coordinator", os.environ["SPANLOOM_COORDINATOR"]]
+        request["argv"] += [*together, "--connect-timeout", f"{request['connect_timeout']:g}"]
+    request["process"] = int(number)
     place = process_place(request)
     os.makedirs(place, mode=0o700, exist_ok=True)
     for number in (signal.SIGTERM, signal.SIGINT):

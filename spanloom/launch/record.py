@@ -14,7 +14,6 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,31 +157,32 @@ def _read(path: Path, cls: type) -> Any:
         raise LaunchError(f"{path} is damaged ({error}): launch anew, and remove {path.parent}") from None
 
 
+def every() -> list[Launch]:
+    """All launches that were made from this machine, the oldest first."""
+    folders = sorted(launches().iterdir()) if launches().is_dir() else []
+    return [read_launch(folder) for folder in folders if (folder / "launch.json").is_file()]
+
+
 def find(word: str | None) -> Launch:
-    """A launch by its ID, the beginning or a part of it, or by the run's directory; the newest one without a word."""
-    every = sorted(path for path in _folders() if (path / "launch.json").is_file())
-    if not every:
-        raise LaunchError(
-            f"nothing was launched from this machine ({launches()} is empty): spanloom launch RECIPE --on ..."
-        )
+    """A launch by its ID or a part of it, or by its run's directory; the newest one without a word.
+
+    Raises LaunchError where there is none, or several.
+    """
+    known = every()
+    if not known:
+        raise LaunchError(f"nothing was launched from here ({launches()} is empty): spanloom launch RECIPE --on ...")
     if word is None:
-        return read_launch(every[-1])
-    if found := [path for path in every if path.name == word]:
-        return read_launch(found[0])
-    whole = os.path.abspath(os.path.expanduser(word))
-    if by_out := [launch for launch in map(read_launch, every) if launch.out in (word, whole)]:
-        return by_out[-1]
-    found = [path for path in every if word in path.name]
+        return known[-1]
+    places = (word, os.path.abspath(os.path.expanduser(word)))
+    exact = [launch for launch in known if launch.id == word or launch.out in places]
+    if exact:
+        return exact[-1]
+    found = [launch for launch in known if word in launch.id]
     if len(found) == 1:
-        return read_launch(found[0])
-    names = "".join(f"\n  {path.name}" for path in (found or every)[-10:])
-    raise LaunchError(
-        f"{word!r} is {'several launches' if found else 'no launch, nor the directory of one'}; there are{names}"
-    )
-
-
-def _folders() -> Sequence[Path]:
-    return list(launches().iterdir()) if launches().is_dir() else []
+        return found[0]
+    names = "".join(f"\n  {launch.id}" for launch in (found or known)[-10:])
+    what = "stands for several launches" if found else "is no launch, nor the directory of one"
+    raise LaunchError(f"{word!r} {what}; there are{names}")
 
 
 def claim(launch: Launch) -> int:

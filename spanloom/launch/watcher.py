@@ -32,6 +32,7 @@ KNOWN = (HostError, HostsError, LaunchError, BundleError, OSError)
 def spawn(launch: Launch) -> None:
     """Start the watcher of a launch, which lives on when this process ends."""
     (launch.folder / "stop").unlink(missing_ok=True)
+    write_state(launch, dataclasses.replace(read_state(launch), state="preparing", message="", since=time.time()))
     with (launch.folder / "watch.log").open("ab") as log:
         subprocess.Popen(
             [sys.executable, "-P", "-m", "spanloom.launch.watcher", str(launch.folder)],
