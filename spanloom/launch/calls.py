@@ -1,7 +1,10 @@
 """Requests to hosts: one program (`on_host`) that each of them runs, all at once, each with its time."""
 
+import contextlib
 import json
+import os
 import shlex
+import signal
 import subprocess
 import tempfile
 import threading
@@ -66,25 +69,26 @@ class Call:
 
     def close(self) -> None:
         """End the call, whatever it is at."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            try:
-                if pipe is not None and pipe is not self._process.stdout:
-                    pipe.close()
-            except OSError:
-                pass
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
         try:
             self._process.wait(2.0)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self._end()
             self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._process.stdout.close()
         self._errors.close()
 
     def kill(self) -> None:
         """End the call because its time is over."""
         self.timed_out = True
-        self._process.kill()
+        self._end()
+
+    def _end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # gcloud has an ssh of its own, which holds our pipes
 
     def why_broken(self, seconds: float) -> str:
         """Why a call ended without an answer, and what helps."""

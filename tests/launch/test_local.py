@@ -90,7 +90,7 @@ def test_those_that_do_not_notice_are_stopped(home, stub, monkeypatch):
 def test_ctrl_c_leaves_it_running_and_stop_has_all_save(home, stub, capsys, monkeypatch):
     stub.behave(_0=SAVING, _1=SAVING)
     codes = []
-    words = [*"launch recipe.py --text x --on local:2 --out out --python".split(), str(stub.python)]
+    words = [*["launch", "recipe.py", "--text", "x", "--on", "local:2", "--out", "out", "--python"], str(stub.python)]
     command = [sys.executable, "-m", "spanloom.cli.main", *words]
     following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until(lambda: stub.began(0) and stub.began(1))
