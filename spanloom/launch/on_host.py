@@ -96,7 +96,7 @@ def read(path):
 def unpack(request, given):
     """Put a bundle in its place, if it is not there; without `size`, say only whether it is."""
     place = os.path.join(home(request), "bundles", request["hash"])
-    if os.path.isfile(os.path.join(place, WHOLE)):
+    if os.path.isfile(os.path.join(place, WHOLE)) and not changed_files(place):
         return {"place": place, "there": True}
     if not request.get("size"):
         return {"place": place, "there": False}
@@ -113,9 +113,8 @@ def unpack(request, given):
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
             archive.extractall(part, filter="data")
         open(os.path.join(part, WHOLE), "w").close()
-        os.sync()
         if os.path.isdir(place):
-            shutil.rmtree(place)  # a launch that was killed here left it without its sign
+            shutil.rmtree(place)  # damaged, or left without its sign by a launch that was killed here
         os.rename(part, place)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -17,7 +17,7 @@ from typing import Any
 from spanloom.launch import on_host
 from spanloom.launch.attempt import SAVE_SECONDS, Outcome
 from spanloom.launch.calls import ask
-from spanloom.launch.failure import Ended
+from spanloom.launch.failure import Ended, how
 from spanloom.launch.hosts import Host
 from spanloom.launch.preflight import look
 from spanloom.launch.processes import Place, build, environment_of, process_key, send, train_words
@@ -125,6 +125,8 @@ class SlurmAttempt:
         say(f"job {job} is submitted")
         self._until_over(job)
         ended = self._ended()
+        told = {number: "done" if end.code == 0 else how(end.code) for number, end in ended.items()}
+        self.tell([f"process {number} of job {job}: {said}" for number, said in told.items()], job=job)
         step = ask(HERE, launch.python, {"do": "status", **process_key(launch, self.number, 0)}).get("step")
         if not ended:
             return Outcome({0: Ended(None, time.time())}, {0: f"job {job}"}, step)

@@ -5,9 +5,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
+from waiting import until
 
 from spanloom.cli.main import main
 from spanloom.launch.record import find, is_watched, read_state
@@ -23,13 +23,6 @@ def launch(stub, *more, on="local:2"):
     return main(
         ["launch", "recipe.py", "--on", on, "--out", "out", "--python", str(stub.python), "--text", HOSTILE, *more]
     )
-
-
-def until(happened, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, find(None).folder.joinpath("watch.log").read_text()
-        time.sleep(0.05)
 
 
 def over():

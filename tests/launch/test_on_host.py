@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from spanloom.launch import on_host
 from spanloom.launch.calls import Call, HostError, ask, each
@@ -34,13 +35,6 @@ def asked(home, do, payload=b"", seconds=30.0, **more):
 def started(home, code, **more):
     words = {"argv": [sys.executable, "-c", code], "directory": str(home), "env": {}, **more}
     return asked(home, "start", **words)
-
-
-def until(happened, seconds=30.0):
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def archive(name="code/a.txt", content=b"a", kind=tarfile.REGTYPE, link=""):

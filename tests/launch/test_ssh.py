@@ -6,6 +6,7 @@ import time
 
 import pytest
 from ssh_hosts import ssh_servers
+from waiting import until
 
 from spanloom.cli.main import main
 from spanloom.launch.record import find, is_watched, read_state
@@ -32,13 +33,6 @@ def launch(servers, stub, out, *more):
     ]
     words += ["--python", str(stub.python), "--build", "no", "--port", str(port), "--text", HOSTILE]
     return main(["launch", "recipe.py", *words, *more])
-
-
-def until(happened, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, find(None).folder.joinpath("watch.log").read_text()
-        time.sleep(0.05)
 
 
 def test_every_host_gets_the_code_and_its_own_words(home, servers, stub, tmp_path, capsys, monkeypatch):
