@@ -130,12 +130,10 @@ def stop(argv: Sequence[str]) -> int:
 def retry(argv: Sequence[str]) -> int:
     """Start a launch again, with the same code: the run goes on from its last checkpoint."""
     word, asked = _read(Retrying, argv, "retry", "Starts a launch again, with the code and words it had.", "[--detach]")
-    from spanloom.launch.record import find, is_watched
+    from spanloom.launch.record import find
     from spanloom.launch.watcher import spawn
 
     launch = find(word)
-    if is_watched(launch):
-        raise CommandError(f"{launch.id} is not over: spanloom launch logs {launch.id}, or stop it first")
     since = (launch.folder / "watch.log").stat().st_size
     spawn(launch)
     return 0 if asked.detach else follow_to_the_end(launch, since=since)

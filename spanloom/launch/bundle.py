@@ -58,7 +58,9 @@ def make_bundle(word: str, source: Path | None, here: Path) -> Bundle:
     package = Path(spanloom.__file__).resolve().parent
     contents = {f"package/spanloom/{name}": package / name for name in _package_files(package)}
     shipped = source is not None and source.resolve().parent == package / "recipes"
-    recipe, directory, commit, changed = word, "code", None, ()
+    recipe, directory = word, "code"
+    commit: str | None = None
+    changed: tuple[str, ...] = ()
     if source is None or shipped:
         top = repository(package)
         commit, changed = (None, ()) if top is None else _state(top)

@@ -10,8 +10,6 @@ from typing import TextIO
 from spanloom.launch.record import ENDS, Launch, LaunchError, State, is_watched, read_state
 
 EVERY_SECONDS = 0.2
-START_SECONDS = 30.0
-"""A watcher that has not begun after so long never will."""
 
 
 @dataclass
@@ -43,7 +41,6 @@ def follow(launch: Launch, process: int = 0, out: TextIO | None = None, *, since
     happened = Tail(launch.folder / "watch.log", since)
     attempt = read_state(launch).attempt
     said = Tail(launch.log(attempt, process))
-    begun = time.monotonic()
     while True:
         state = read_state(launch)
         over = state.state in ENDS and not is_watched(launch)  # in this order: what came before is printed below
@@ -55,7 +52,7 @@ def follow(launch: Launch, process: int = 0, out: TextIO | None = None, *, since
             return state
         if state.attempt != attempt:
             attempt, said = state.attempt, Tail(launch.log(state.attempt, process))
-        if not is_watched(launch) and time.monotonic() - begun > START_SECONDS and read_state(launch) == state:
+        if state.state not in ENDS and not is_watched(launch) and read_state(launch) == state:
             raise LaunchError(
                 f"nobody watches {launch.id} any more (was its watcher killed?). What runs, runs on: spanloom launch "
                 f"status {launch.id} asks its hosts, stop {launch.id} stops it, and retry {launch.id} goes on"

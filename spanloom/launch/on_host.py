@@ -4,6 +4,8 @@ So nothing of ours need be installed on a host before, and both ends always spea
 3.8 and later. A request is a line of JSON, what it brings along follows; answers are lines that begin with `MARK`.
 """
 
+from __future__ import annotations
+
 import base64
 import contextlib
 import fcntl
@@ -21,6 +23,8 @@ import sys
 import tarfile
 import threading
 import time
+from collections.abc import Callable
+from typing import IO, Any, BinaryIO
 
 MARK = "@spanloom "
 BEAT_SECONDS = 5.0
@@ -41,13 +45,13 @@ class RefusedError(Exception):
     """A request that cannot be met; the message names cause and fix."""
 
 
-def say(**message):
+def say(**message: Any) -> None:
     """A line of answer."""
     sys.stdout.write(MARK + json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
-def main():
+def main() -> None:
     """Answer the request on standard input."""
     given = sys.stdin.buffer
     request = json.loads(given.readline())
@@ -64,14 +68,14 @@ def main():
         say(error=f"{type(error).__name__}: {error}")
 
 
-def home(request):
+def home(request: dict[str, Any]) -> str:
     """The folder of a host that holds bundles, environments and processes."""
     path = os.path.abspath(os.path.expanduser(request.get("home") or "~/.spanloom"))
     os.makedirs(path, mode=0o700, exist_ok=True)
     return path
 
 
-def write(path, value):
+def write(path: str, value: Any) -> None:
     """A JSON file, whole or absent."""
     part = f"{path}.part.{os.getpid()}"
     with open(part, "w", encoding="utf-8") as file:
@@ -81,7 +85,7 @@ def write(path, value):
     os.replace(part, path)
 
 
-def read(path):
+def read(path: str) -> Any:
     """A JSON file; None where there is none."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -93,7 +97,7 @@ def read(path):
 # What is sent, and the environment.
 
 
-def unpack(request, given):
+def unpack(request: dict[str, Any], given: BinaryIO) -> dict[str, Any]:
     """Put a bundle in its place, if it is not there; without `size`, say only whether it is."""
     place = os.path.join(home(request), "bundles", request["hash"])
     if os.path.isfile(os.path.join(place, WHOLE)) and not changed_files(place):
@@ -121,7 +125,7 @@ def unpack(request, given):
     return {"place": place, "there": True}
 
 
-def changed_files(place):
+def changed_files(place: str) -> list[str]:
     """Files of a bundle that are not as they were sent."""
     listed = (read(os.path.join(place, "bundle.json")) or {}).get("files")
     if not listed:
@@ -129,7 +133,7 @@ def changed_files(place):
     return [name for name, sha in listed.items() if _sha(os.path.join(place, name)) != sha]
 
 
-def _sha(path):
+def _sha(path: str) -> str | None:
     try:
         if os.path.islink(path):
             return hashlib.sha256(os.readlink(path).encode()).hexdigest()
@@ -139,7 +143,7 @@ def _sha(path):
         return None
 
 
-def environment(request, _):
+def environment(request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
     """Build the virtual environment of a lock, unless it is there; one build at a time."""
     folder = os.path.join(home(request), "environments")
     place = os.path.join(folder, request["name"])
@@ -166,18 +170,19 @@ def environment(request, _):
     return {"python": python, "built": True}
 
 
-def _lock(file, seconds):
+def _lock(file: IO[Any], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise RefusedError(f"another launch has been building {file.name[:-5]} for {seconds} s") from None
             time.sleep(0.5)
 
 
-def _run(words, fix):
+def _run(words: list[str], fix: str) -> None:
     done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         lines = done.stdout.decode(errors="replace").strip().splitlines()[-15:]
@@ -187,7 +192,7 @@ def _run(words, fix):
 # Before the start.
 
 
-def check(request, _):
+def check(request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
     """What preflight compares among hosts and judges of one."""
     place, python = request["bundle"], os.path.expanduser(request["python"])
     report = {"name": socket.gethostname(), "now": time.time(), "changed": changed_files(place)}
@@ -213,20 +218,20 @@ def check(request, _):
     return report
 
 
-def devices():
+def devices() -> dict[str, int]:
     """Accelerators of this machine by their device files, which does not claim them."""
     gpus = [path for path in glob.glob("/dev/nvidia*") if path[len("/dev/nvidia") :].isdigit()]
     tpus = glob.glob("/dev/accel[0-9]*") or [p for p in glob.glob("/dev/vfio/*") if os.path.basename(p).isdigit()]
     return {"gpu": len(gpus), "tpu": len(tpus)}
 
 
-def _there(path):
+def _there(path: str) -> str:
     while not os.path.exists(path):
         path = os.path.dirname(path) or "."
     return path
 
 
-def _libtpu_locks():
+def _libtpu_locks() -> list[str]:
     """Lock files of the TPU runtime that would stop this user: held by a process, or somebody else's."""
     found = []
     for path in glob.glob("/tmp/libtpu_lockfile*"):
@@ -237,7 +242,7 @@ def _libtpu_locks():
     return found
 
 
-def _holder(path):
+def _holder(path: str) -> str:
     """What a locked file says of who holds it; nothing where nobody does."""
     try:
         with open(path, "rb") as file:
@@ -250,7 +255,7 @@ def _holder(path):
     return ""
 
 
-def listen(request, given):
+def listen(request: dict[str, Any], given: BinaryIO) -> dict[str, Any]:
     """Answer at the ports of the coordinator until who asked closes the line, to show that they can be reached."""
     with contextlib.ExitStack() as stack:
         for port in request["ports"]:
@@ -267,14 +272,14 @@ def listen(request, given):
     return {}
 
 
-def _answer(server, token):
+def _answer(server: socket.socket, token: bytes) -> None:
     with contextlib.suppress(OSError):
         while True:
             with server.accept()[0] as connection:
                 connection.sendall(token)
 
 
-def reach(request, _):
+def reach(request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
     """Find the first host's listener at both ports."""
     for port in request["ports"]:
         where = f"{request['host']}:{port}"
@@ -294,7 +299,7 @@ def reach(request, _):
 # Processes.
 
 
-def start(request, _):
+def start(request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
     """Start a process that outlives the connection, with one that waits for it and writes its exit code."""
     place = process_place(request)
     os.makedirs(place, mode=0o700)
@@ -314,12 +319,12 @@ def start(request, _):
     return {"place": place}
 
 
-def process_place(request):
+def process_place(request: dict[str, Any]) -> str:
     """The folder of one process of one attempt."""
     return os.path.join(home(request), "launches", request["launch"], f"{request['attempt']}-{request['process']}")
 
 
-def _keep_apart():
+def _keep_apart() -> None:
     """A session of its own, and nothing left of the line to who asked."""
     os.setsid()
     if os.fork():
@@ -331,7 +336,7 @@ def _keep_apart():
         signal.signal(number, lambda *_: None)  # no SIG_IGN: the process started here would inherit that
 
 
-def keep(request, place, started, detached):
+def keep(request: dict[str, Any], place: str, started: Callable[[], object], detached: bool) -> int:
     """Run the process to its end, its output in a log, and write down when it ended and how; its exit code."""
     environment = {**os.environ, **request["env"]}
     with open(os.path.join(place, "log"), "ab") as log:
@@ -351,7 +356,7 @@ def keep(request, place, started, detached):
     return code
 
 
-def born(pid):
+def born(pid: int) -> str | None:
     """What tells a process from a later one of the same number; None where it is gone, or the system does not say."""
     try:
         with open(f"/proc/{pid}/stat") as file, open("/proc/sys/kernel/random/boot_id") as boot:
@@ -361,7 +366,7 @@ def born(pid):
         return None
 
 
-def state(place):
+def state(place: str) -> dict[str, Any]:
     """running, ended (with `code` and `ago`, in seconds), gone or absent."""
     for last in (False, True):
         if ended := read(os.path.join(place, "exit")):
@@ -376,7 +381,7 @@ def state(place):
     return {"state": "gone"}
 
 
-def _lives(process):
+def _lives(process: dict[str, Any]) -> bool:
     if process["born"] is not None:
         return born(process["id"]) == process["born"]
     try:
@@ -386,12 +391,12 @@ def _lives(process):
     return not os.path.isdir("/proc/self")
 
 
-def status(request, _):
+def status(request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
     """How a process is, and the last step that its run has saved."""
     return {**state(process_place(request)), "step": last_step(request.get("out"))}
 
 
-def last_step(out):
+def last_step(out: str | None) -> str | None:
     """The path of the newest whole checkpoint of a run or of its stages; None where there is none."""
     if not out:
         return None
@@ -401,7 +406,7 @@ def last_step(out):
     return os.path.dirname(max(whole, key=os.path.getmtime)) if whole else None
 
 
-def watch(request, _):
+def watch(request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
     """Tell a process's output from `offset` on, until it ends."""
     place, offset, beat = process_place(request), request["offset"], 0.0
     while True:
@@ -415,7 +420,7 @@ def watch(request, _):
         time.sleep(request.get("every", 0.5))
 
 
-def _tell_log(path, offset):
+def _tell_log(path: str, offset: int) -> int:
     if not os.path.isfile(path):
         return offset
     with open(path, "rb") as file:
@@ -426,7 +431,7 @@ def _tell_log(path, offset):
     return offset
 
 
-def stop(request, _):
+def stop(request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
     """End a process: SIGTERM, on which training saves; SIGKILL to all of its group after `grace` seconds."""
     place = process_place(request)
     process, deadline = read(os.path.join(place, "process")), time.monotonic() + request["grace"]
@@ -444,7 +449,7 @@ def stop(request, _):
     return now
 
 
-def keep_here(request, _):
+def keep_here(request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
     """Run a process in the foreground, as a step of SLURM, which says who it is and is to see it end; with its code."""
     number, of = os.environ["SLURM_PROCID"], os.environ["SPANLOOM_PROCESSES"]
     if int(of) > 1:
@@ -453,8 +458,8 @@ def keep_here(request, _):
     request["process"] = int(number)
     place = process_place(request)
     os.makedirs(place, mode=0o700, exist_ok=True)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)  # what ends the step tells the process as well
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda *_: None)  # what ends the step tells the process as well
     code = keep(request, place, lambda: None, detached=False)
     sys.exit(code if code >= 0 else 128 - code)
 

@@ -32,9 +32,7 @@ def _of_one(report: dict[str, Any]) -> list[str]:
     found = []
     if report["changed"]:
         names = ", ".join(report["changed"][:3])
-        found.append(
-            f"{len(report['changed'])} files are not as they were sent ({names}): remove ~/.spanloom/bundles there"
-        )
+        found.append(f"{len(report['changed'])} files are not as they were sent ({names}): give the same command again")
     if not report["versions"]:
         found.append(f"Spanloom cannot be imported there: {report.get('broken')}")
     elif "jax" not in report["versions"]:

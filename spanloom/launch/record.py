@@ -192,7 +192,7 @@ def claim(launch: Launch) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise LaunchError(f"{launch.id} is already watched: spanloom launch logs {launch.id}") from None
+        raise LaunchError(f"{launch.id} is under way: spanloom launch logs {launch.id}, or stop it first") from None
     return descriptor
 
 

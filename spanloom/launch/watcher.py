@@ -5,6 +5,7 @@ python -P -m spanloom.launch.watcher FOLDER; what it says goes to FOLDER/watch.l
 """
 
 import dataclasses
+import os
 import subprocess
 import sys
 import time
@@ -30,7 +31,11 @@ KNOWN = (HostError, HostsError, LaunchError, BundleError, OSError)
 
 
 def spawn(launch: Launch) -> None:
-    """Start the watcher of a launch, which lives on when this process ends."""
+    """Start the watcher of a launch, which lives on when this process ends.
+
+    It has its claim from the beginning. Raises LaunchError where there is a watcher already.
+    """
+    claimed = claim(launch)
     (launch.folder / "stop").unlink(missing_ok=True)
     write_state(launch, dataclasses.replace(read_state(launch), state="preparing", message="", since=time.time()))
     with (launch.folder / "watch.log").open("ab") as log:
@@ -40,7 +45,9 @@ def spawn(launch: Launch) -> None:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            pass_fds=(claimed,),  # locked until both have closed it
         )
+    os.close(claimed)
 
 
 class Watcher:
@@ -137,7 +144,6 @@ def say(text: str) -> None:
 def main(folder: str) -> int:
     """Watch the launch in a folder to its end."""
     launch = read_launch(Path(folder))
-    claim(launch)
     if launch.on.startswith("slurm"):
         from spanloom.launch.slurm import SlurmAttempt
 

@@ -39,7 +39,11 @@ def started(home, code, **more):
 
 def archive(name="code/a.txt", content=b"a", kind=tarfile.REGTYPE, link=""):
     packed = io.BytesIO()
+    listed = json.dumps({"files": {name: hashlib.sha256(content).hexdigest()}}).encode()
     with tarfile.open(fileobj=packed, mode="w:gz") as file:
+        about = tarfile.TarInfo("bundle.json")
+        about.size = len(listed)
+        file.addfile(about, io.BytesIO(listed))
         info = tarfile.TarInfo(name)
         info.size, info.type, info.linkname = len(content), kind, link
         file.addfile(info, io.BytesIO(content))
@@ -59,11 +63,15 @@ def test_a_bundle_is_unpacked_once_and_known_by_its_hash(tmp_path):
     assert asked(tmp_path, "unpack", hash=sha) == {"place": place, "there": True}
 
 
-def test_a_bundle_that_a_kill_left_half_unpacked_is_unpacked_again(tmp_path):
+@pytest.mark.parametrize("whole", [False, True], ids=["without its sign", "changed afterwards"])
+def test_a_bundle_that_is_not_as_it_was_sent_is_unpacked_again(tmp_path, whole):
     data = archive()
     place = tmp_path / "bundles" / hashlib.sha256(data).hexdigest()
-    (place / "code").mkdir(parents=True)
+    if whole:
+        unpacked(tmp_path, data)
+    (place / "code").mkdir(parents=True, exist_ok=True)
     (place / "code" / "a.txt").write_text("half")
+    assert asked(tmp_path, "unpack", hash=place.name)["there"] is False
     unpacked(tmp_path, data)
     assert (place / "code" / "a.txt").read_text() == "a"
 

@@ -1,10 +1,10 @@
 """Launches on hosts that real SSH servers stand for, each with a home directory of its own."""
 
 import os
-import socket
 import time
 
 import pytest
+from crew_process import two_free_ports
 from ssh_hosts import ssh_servers
 from waiting import until
 
@@ -21,8 +21,7 @@ def servers(tmp_path):
 
 
 def launch(servers, stub, out, *more):
-    with socket.create_server(("", 0)) as one:
-        port = min(one.getsockname()[1], 65000)
+    port = two_free_ports()
     words = [
         "--on",
         f"ssh:{servers.folder}/hosts.txt",

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from crew_process import two_free_ports
 from launch_stand_ins import calls, programs
 
 from spanloom.cli.main import main
@@ -10,6 +11,7 @@ from spanloom.launch.hosts import HostsError
 from spanloom.launch.record import find, read_state
 from spanloom.launch.tpu import tpu_hosts
 
+IN = ("--zone", "us-central2-b")
 GCLOUD = """
 words = sys.argv[1:]
 if words[:5] == "compute tpus tpu-vm describe pod".split():
@@ -48,24 +50,15 @@ def launch(stub, tmp_path, *more):
 
 
 def test_all_workers_are_reached_by_gcloud(home, stub, cloud, tmp_path, capsys):
-    assert launch(stub, tmp_path, "--port", "18476") == 0, capsys.readouterr()
+    port = str(two_free_ports())
+    assert launch(stub, tmp_path, "--port", port) == 0, capsys.readouterr()
     for number in (0, 1):
         ran = stub.ran(number)
         assert ran["argv"][5].startswith(f"{cloud}/worker {number}/.spanloom/bundles/")
         assert ran["argv"][6:8] == ["--text", "it's $x"]
-        assert ran["argv"][-4:-2] == ["--coordinator", "127.0.0.1:18476"]
+        assert ran["argv"][-4:-2] == ["--coordinator", f"127.0.0.1:{port}"]
     made = calls(cloud)
-    assert made[0] == [
-        "gcloud",
-        "compute",
-        "tpus",
-        "tpu-vm",
-        "describe",
-        "pod",
-        "--zone",
-        "us-central2-b",
-        "--format=json",
-    ]
+    assert made[0] == ["gcloud", "compute", "tpus", "tpu-vm", "describe", "pod", *IN, "--format=json"]
     ssh = [words for words in made if "ssh" in words]
     assert {words[8] for words in ssh} == {"--worker=0", "--worker=1"}
     assert all("--quiet" in words and words[-2] == "--command" for words in ssh)
@@ -73,12 +66,13 @@ def test_all_workers_are_reached_by_gcloud(home, stub, cloud, tmp_path, capsys):
 
 def test_a_preempted_slice_is_found_again_at_its_new_addresses(home, stub, cloud, tmp_path, capsys):
     """The first start loses a worker; by the second the slice has another address, which the coordinator has too."""
+    port = str(two_free_ports())
     node = json.loads((cloud / "describe.json").read_text())
     node["networkEndpoints"] = [{"ipAddress": "localhost"}, {"ipAddress": "localhost"}]
     new = f"open({str(cloud / 'describe.json')!r}, 'w').write({json.dumps(node)!r})"
     stub.behave(_0_1="time.sleep(1); sys.exit(75)", _1_1=f"{new}; os.kill(os.getpid(), 9)")
-    assert launch(stub, tmp_path, "--keep-going", "--port", "18478") == 0, capsys.readouterr()
-    assert stub.ran(0, 1)["argv"][-3] == "127.0.0.1:18478" and stub.ran(0, 2)["argv"][-3] == "localhost:18478"
+    assert launch(stub, tmp_path, "--keep-going", "--port", port) == 0, capsys.readouterr()
+    assert stub.ran(0, 1)["argv"][-3] == f"127.0.0.1:{port}" and stub.ran(0, 2)["argv"][-3] == f"localhost:{port}"
     assert read_state(find(None)).restarts == 1
 
 

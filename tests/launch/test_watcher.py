@@ -95,7 +95,7 @@ def test_one_process_watches_a_launch(launch):
     assert not is_watched(launch)
     held = claim(launch)
     assert is_watched(launch)
-    with pytest.raises(LaunchError, match="already watched"):
+    with pytest.raises(LaunchError, match="is under way: spanloom launch logs"):
         claim(launch)
     os.close(held)
     assert not is_watched(launch)
