@@ -15,7 +15,7 @@ from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import Command, parse
 from spanloom.cli.launch_verbs import VERBS, follow_to_the_end
 from spanloom.cli.recipe import find
-from spanloom.cli.tokens import split
+from spanloom.cli.tokens import Flag, split
 
 if TYPE_CHECKING:
     from spanloom.launch.bundle import Bundle
@@ -41,7 +41,7 @@ WHERE is one of
 DIR is one that all hosts share, under the same name: of a network file system, or of a bucket mounted everywhere.
 
   spanloom launch quickstart --on local:2 --out runs/two        try it here
-  spanloom launch my_recipe.py --on ssh:hosts.txt --out /nfs/runs/a --extras cuda12 --env HF_TOKEN
+  spanloom launch my_recipe.py --on ssh:hosts.txt --out /nfs/runs/a --extras cuda --env HF_TOKEN
   spanloom launch my_recipe.py --on tpu:pod@us-central2-b --out /mnt/bucket/runs/a --keep-going
   spanloom launch my_recipe.py --on slurm:4 --out /scratch/a --slurm partition=gpu gres=gpu:8 time=24:00:00
   spanloom launch my_recipe.py --on ssh:hosts.txt --out /nfs/runs/a --dry-run     every command, none run
@@ -71,7 +71,7 @@ class Launching:
     build: bool = True
     """Build an environment of the versions that are here; no: --python has all that is needed."""
     extras: tuple[str, ...] = ()
-    """Extras of Spanloom for that environment (cuda12, s3, ...); a TPU gets `tpu` by itself."""
+    """Extras of Spanloom for that environment (cuda, s3, ...); a TPU gets `tpu` by itself."""
     packages: tuple[str, ...] = ()
     """Further packages for it, as pip takes them."""
     devices: int = 0
@@ -204,7 +204,14 @@ def _of_training(argv: Sequence[str]) -> list[list[str]]:
     """The flags that are for `spanloom train`, as they were typed."""
     own = {field.name for field in dataclasses.fields(Launching)} - set(HANDED_ON)
     _, flags = split(argv)
-    return [[flag.typed, *flag.values] for flag in flags if flag.name not in own and flag.name != "out"]
+    return [_as_typed(flag) for flag in flags if flag.name not in own and flag.name != "out"]
+
+
+def _as_typed(flag: Flag) -> list[str]:
+    """A flag as words. A value that looks like a flag itself came after =, and only so is it read as a value again."""
+    if flag.values and flag.values[0].startswith("-"):
+        return [f"{flag.typed}={flag.values[0]}", *flag.values[1:]]
+    return [flag.typed, *flag.values]
 
 
 def _out(command: Command[Launching], where: "Target") -> str:

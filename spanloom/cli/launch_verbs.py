@@ -79,11 +79,15 @@ def status(argv: Sequence[str]) -> int:
     """How a launch stands."""
     word, asked = _read(Asking, argv, "status", "How a launch stands, process by process.", "[--all]")
     from spanloom.launch.asked import stands
-    from spanloom.launch.record import every, find, read_state
+    from spanloom.launch.record import LaunchError, find, folders, read_launch, read_state
 
     if asked.all:
-        for launch in every():
-            print(f"{launch.id}  {read_state(launch).state:<9}  {launch.on}  {launch.out}")
+        for folder in folders():
+            try:
+                launch = read_launch(folder)
+                print(f"{launch.id}  {read_state(launch).state:<9}  {launch.on}  {launch.out}")
+            except LaunchError as error:
+                print(f"{folder.name}  {error}")
         return 0
     for line in stands(find(word)):
         print(line)

@@ -10,7 +10,7 @@ from typing import Any
 
 from spanloom.launch.calls import Call, HostError, ask, each
 from spanloom.launch.failure import Ended, how
-from spanloom.launch.hosts import Process, processes_of
+from spanloom.launch.hosts import GoneError, HostsError, Process, processes_of
 from spanloom.launch.preflight import coordinator_answers, look
 from spanloom.launch.processes import Place, build, coordinator, process_key, send, start_all, start_request
 from spanloom.launch.record import Launch
@@ -19,7 +19,13 @@ from spanloom.launch.targets import hosts_of
 SILENT_SECONDS = 40.0
 """A line on which nothing comes for so long is cut, and another one tried."""
 LOST_SECONDS = 90.0
-"""A process of which nothing is heard for so long is lost."""
+"""A process of which nothing is heard for so long is lost where others have failed, or its machine is known to be."""
+UNREACHABLE_SECONDS = 1800.0
+"""After so long it is in any case: before, it may be this machine that has lost its network, while training goes on."""
+AGAIN_SECONDS = 2.0
+"""Between one line to a host and the next."""
+ASK_SECONDS = 30.0
+"""Between one question which machines there are and the next."""
 GRACE_SECONDS = 20.0
 """Once one has failed, the others have so long to notice; then they are stopped."""
 SAVE_SECONDS = 600.0
@@ -46,6 +52,8 @@ class Watched:
     heard: float = field(default_factory=time.monotonic)
     call: Call | None = None
     said: str = "running"
+    missed: bool = False
+    """Whether it was said that nothing is heard of it."""
 
 
 class Attempt:
@@ -65,6 +73,10 @@ class Attempt:
         self._watched: dict[int, Watched] = {}
         self._ended: dict[int, Ended] = {}
         self._told: set[int] = set()
+        self._asking = threading.Lock()
+        self._asked = float("-inf")
+        self._there: dict[str, str] | None = None
+        """Addresses of the hosts that there are, once somebody had to ask."""
 
     def run(self) -> Outcome:
         """Raises HostError, HostsError or LaunchError where it does not come to a start; nothing runs then."""
@@ -111,26 +123,54 @@ class Attempt:
     def _watch(self, watched: Watched) -> None:
         """Take a process's output until it has ended, on as many lines as it takes."""
         number, launch, offset = watched.process.number, self.launch, 0
-        with launch.log(self.number, number).open("ab") as log:
-            while time.monotonic() - watched.heard < LOST_SECONDS:
-                request = {"do": "watch", "offset": offset, **process_key(launch, self.number, number)}
-                try:
-                    watched.call = Call(watched.process.host, launch.python, request)
-                    for message in watched.call:
-                        watched.heard = time.monotonic()
-                        if "log" in message:
-                            chunk = base64.b64decode(message["log"])
-                            log.write(chunk)
-                            log.flush()
-                            offset += len(chunk)
-                        elif ended := self._ended_by(message):
-                            self._events.put((number, ended))
-                            return
-                    watched.call.close()
-                except HostError:
-                    pass  # tried again below
-                time.sleep(2.0)
+        while not self._is_lost(watched):
+            request = {"do": "watch", "offset": offset, **process_key(launch, self.number, number)}
+            try:
+                watched.call = Call(watched.process.host, launch.python, request)
+                for message in watched.call:
+                    watched.heard = time.monotonic()
+                    if "log" in message:
+                        chunk = base64.b64decode(message["log"])
+                        self._write(number, chunk)
+                        offset += len(chunk)
+                    elif ended := self._ended_by(message):
+                        self._events.put((number, ended))
+                        return
+                watched.call.close()
+            except HostError:
+                pass  # tried again
+            time.sleep(AGAIN_SECONDS)
         self._events.put((number, Ended(None, time.time())))
+
+    def _write(self, number: int, chunk: bytes) -> None:
+        try:
+            with self.launch.log(self.number, number).open("ab") as log:
+                log.write(chunk)
+        except OSError as error:
+            self.say(f"the output of process {number} cannot be written here ({error}); its host keeps it")
+
+    def _is_lost(self, watched: Watched) -> bool:
+        """Whether nothing more will be heard of a process."""
+        silent = time.monotonic() - watched.heard
+        if silent > LOST_SECONDS and not watched.missed:
+            watched.missed = True
+            self.say(f"nothing is heard of {watched.process.name}; trying on")
+        if silent > UNREACHABLE_SECONDS:
+            return True
+        return silent > LOST_SECONDS and (self._failed() or self._is_gone(watched.process))
+
+    def _is_gone(self, process: Process) -> bool:
+        """Whether the machine of a process was taken away, as far as those who rent it out say."""
+        with self._asking:
+            if time.monotonic() > self._asked + ASK_SECONDS:
+                self._asked = time.monotonic()
+                try:
+                    self._there = {host.name: host.address for host in hosts_of(self.launch)}
+                except GoneError:
+                    self._there = {}
+                except HostsError:
+                    pass  # this machine may have lost its network
+        return self._there is not None and self._there.get(process.host.name) != process.host.address
 
     def _ended_by(self, message: dict[str, Any]) -> Ended | None:
         if "done" not in message:

@@ -17,6 +17,10 @@ class HostsError(ValueError):
     """The hosts cannot be found out; the message names cause and fix."""
 
 
+class GoneError(HostsError):
+    """The machines were taken away: preempted, stopped or deleted."""
+
+
 @dataclass(frozen=True)
 class Host:
     """One machine."""

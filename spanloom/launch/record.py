@@ -8,6 +8,7 @@
                        stop           there once it is to stop
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import json
@@ -118,8 +119,8 @@ def save(launch: Launch, bundle: bytes) -> None:
     """Write down a new launch."""
     (launch.folder / "logs").mkdir(parents=True, mode=0o700)
     write_file(launch.folder / "bundle.tar.gz", lambda file: file.write(bundle))
-    _write(launch.folder / "launch.json", launch)
     write_state(launch, State(since=time.time()))
+    _write(launch.folder / "launch.json", launch)  # last: what a kill leaves before is no launch
 
 
 def write_state(launch: Launch, state: State) -> None:
@@ -157,30 +158,33 @@ def _read(path: Path, cls: type) -> Any:
         raise LaunchError(f"{path} is damaged ({error}): launch anew, and remove {path.parent}") from None
 
 
-def every() -> list[Launch]:
-    """All launches that were made from this machine, the oldest first."""
-    folders = sorted(launches().iterdir()) if launches().is_dir() else []
-    return [read_launch(folder) for folder in folders if (folder / "launch.json").is_file()]
+def folders() -> list[Path]:
+    """Of all launches that were made from this machine, the oldest first."""
+    found = sorted(launches().iterdir()) if launches().is_dir() else []
+    return [folder for folder in found if (folder / "launch.json").is_file()]
 
 
 def find(word: str | None) -> Launch:
     """A launch by its ID or a part of it, or by its run's directory; the newest one without a word.
 
-    Raises LaunchError where there is none, or several.
+    Raises LaunchError where there is none, there are several, or it is damaged.
     """
-    known = every()
+    known = folders()
     if not known:
         raise LaunchError(f"nothing was launched from here ({launches()} is empty): spanloom launch RECIPE --on ...")
     if word is None:
-        return known[-1]
+        return read_launch(known[-1])
+    if launches() / word in known:
+        return read_launch(launches() / word)
     places = (word, os.path.abspath(os.path.expanduser(word)))
-    exact = [launch for launch in known if launch.id == word or launch.out in places]
-    if exact:
-        return exact[-1]
-    found = [launch for launch in known if word in launch.id]
+    for folder in reversed(known):
+        with contextlib.suppress(LaunchError):  # another one that is damaged is no reason not to find this one
+            if (launch := read_launch(folder)).out in places:
+                return launch
+    found = [folder for folder in known if word in folder.name]
     if len(found) == 1:
-        return found[0]
-    names = "".join(f"\n  {launch.id}" for launch in (found or known)[-10:])
+        return read_launch(found[0])
+    names = "".join(f"\n  {folder.name}" for folder in (found or known)[-10:])
     what = "stands for several launches" if found else "is no launch, nor the directory of one"
     raise LaunchError(f"{word!r} {what}; there are{names}")
 

@@ -5,7 +5,7 @@ import shlex
 import subprocess
 from typing import Any
 
-from spanloom.launch.hosts import Host, HostsError
+from spanloom.launch.hosts import GoneError, Host, HostsError
 
 SECONDS = 120.0
 KEEP_ALIVE = ("--ssh-flag=-oServerAliveInterval=15", "--ssh-flag=-oServerAliveCountMax=3")
@@ -42,7 +42,7 @@ def tpu_hosts(name: str, zone: str) -> tuple[Host, ...]:
     found = _described(name, zone)
     state, kind = str(found.get("state")), str(found.get("acceleratorType") or "v4-32").rpartition("/")[2]
     if state != "READY":
-        raise HostsError(
+        raise GoneError(
             f"TPU {name} is {state}, not READY: wait for it (--keep-going does), or make it anew: gcloud compute tpus "
             f"tpu-vm delete {name} {' '.join(_in(zone))}; {shlex.join(creation(name, zone, kind))}"
         )
@@ -67,7 +67,8 @@ def _described(name: str, zone: str) -> dict[str, Any]:
         raise HostsError(f"no answer from `{shlex.join(words)}` in {SECONDS:.0f} s: try it by hand") from None
     if done.returncode:
         said = done.stderr.strip()[-1000:]
-        raise HostsError(
+        kind = GoneError if "NOT_FOUND" in said else HostsError
+        raise kind(
             f"`{shlex.join(words)}` failed: {said}\nIf there is no such TPU (is its zone right, tpu:{name}@ZONE?), it "
             f"is made by {_made(name, zone)}, and a bucket for --out, mounted on its workers by gcsfuse, by `gcloud "
             "storage buckets create gs://BUCKET --location REGION`"

@@ -4,6 +4,7 @@ everything, stops all where one fails, says what failed first, and starts again 
 python -P -m spanloom.launch.watcher FOLDER; what it says goes to FOLDER/watch.log.
 """
 
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -19,6 +20,7 @@ from spanloom.launch.calls import HostError
 from spanloom.launch.failure import first_failure, how, shown
 from spanloom.launch.hosts import HostsError
 from spanloom.launch.record import ENDS, Launch, LaunchError, State, claim, read_launch, read_state, write_state
+from spanloom.pipeline.durable import StorageError
 
 FIRST_WAIT = 2.0
 LONGEST_WAIT = 300.0
@@ -132,13 +134,17 @@ class Watcher:
 
     def _now(self, state: str, **changes: Any) -> State:
         self._state = dataclasses.replace(self._state, state=state, since=time.time(), **changes)
-        write_state(self.launch, self._state)
+        try:
+            write_state(self.launch, self._state)
+        except (OSError, StorageError) as error:
+            say(f"how it stands cannot be written down: {error}")
         return self._state
 
 
 def say(text: str) -> None:
     """A line of watch.log."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+    with contextlib.suppress(OSError):  # a full disk ends no training
+        print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def main(folder: str) -> int:

@@ -24,6 +24,8 @@ COMMANDS = [
     ["fill"],
     ["convert"],
     ["inspect"],
+    ["launch", "quickstart"],
+    ["launch", "status"],
     *(["train", name] for name in shipped()),
 ]
 

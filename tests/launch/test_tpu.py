@@ -1,27 +1,32 @@
 """Launches on the workers of a TPU, which stand-ins of gcloud and of its machines play."""
 
 import json
+import os
+import signal
 
 import pytest
 from crew_process import two_free_ports
 from launch_stand_ins import calls, programs
+from waiting import until
 
 from spanloom.cli.main import main
 from spanloom.launch.hosts import HostsError
-from spanloom.launch.record import find, read_state
+from spanloom.launch.record import find, is_watched, read_state
 from spanloom.launch.tpu import tpu_hosts
 
 IN = ("--zone", "us-central2-b")
 GCLOUD = """
 words = sys.argv[1:]
+said = open(here + "/describe.json").read()
 if words[:5] == "compute tpus tpu-vm describe pod".split():
-    said = open(here + "/describe.json").read()
     if not said:
         sys.exit("ERROR: (gcloud.compute.tpus.tpu-vm.describe) NOT_FOUND: no such node")
     print(said)
 elif words[:5] == "compute tpus tpu-vm ssh pod".split():
     worker = [word for word in words if word.startswith("--worker=")][0][9:]
     home = f"{here}/worker {worker}"
+    if "PREEMPTED" in said:
+        sys.exit("ssh: connect to host: Connection timed out")
     os.makedirs(home, exist_ok=True)
     print("Propagating SSH key...done.", file=sys.stderr)
     sys.exit(subprocess.run(["bash", "-c", words[-1]], env={**os.environ, "HOME": home}, cwd=home).returncode)
@@ -74,6 +79,41 @@ def test_a_preempted_slice_is_found_again_at_its_new_addresses(home, stub, cloud
     assert launch(stub, tmp_path, "--keep-going", "--port", port) == 0, capsys.readouterr()
     assert stub.ran(0, 1)["argv"][-3] == f"127.0.0.1:{port}" and stub.ran(0, 2)["argv"][-3] == f"localhost:{port}"
     assert read_state(find(None)).restarts == 1
+
+
+def test_a_slice_that_is_taken_away_whole_is_waited_for_and_goes_on(home, stub, cloud, tmp_path, capsys, monkeypatch):
+    """Nobody is left to say that the others are gone: gcloud is asked, which first knows of a preempted slice."""
+    patience = "import spanloom.launch.attempt as a\na.LOST_SECONDS, a.ASK_SECONDS = 1.0, 0.5\n"
+    (stub.folder / "sitecustomize.py").write_text(patience)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(stub.folder), os.environ.get("PYTHONPATH", "")]))
+    stub.behave(_0_1="time.sleep(300)", _1_1="time.sleep(300)")
+    port = str(two_free_ports())
+    assert launch(stub, tmp_path, "--keep-going", "--detach", "--port", port) == 0
+    until(lambda: read_state(find(None)).state == "running")
+    describe(cloud, "PREEMPTED")
+    for pid in lines_to(cloud):
+        os.killpg(pid, signal.SIGKILL)
+    said = (find(None).folder / "watch.log").read_text
+    until(lambda: "is PREEMPTED, not READY" in said(), told=said)
+    describe(cloud, addresses=("localhost", "localhost"))
+    until(lambda: not is_watched(find(None)), told=said)
+    assert "failed first: it is lost" in said() and read_state(find(None)).state == "done"
+    assert stub.ran(1, 2)["argv"][-3] == f"localhost:{port}"
+    for number in (0, 1):  # which the machine that was taken away would have taken with it
+        place = cloud / f"worker {number}" / ".spanloom" / "launches" / find(None).id / f"1-{number}"
+        os.kill(json.loads((place / "process").read_text())["id"], signal.SIGKILL)
+
+
+def lines_to(cloud):
+    """Processes of the stand-in that hold a line to a worker."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if f"{cloud}/gcloud".encode() in words:
+            yield int(pid)
 
 
 @pytest.mark.parametrize(

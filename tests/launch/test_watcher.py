@@ -9,7 +9,7 @@ from spanloom.launch import watcher
 from spanloom.launch.attempt import Outcome
 from spanloom.launch.calls import HostError
 from spanloom.launch.failure import Ended
-from spanloom.launch.record import Launch, LaunchError, claim, every, find, is_watched, read_state, save
+from spanloom.launch.record import Launch, LaunchError, claim, find, folders, is_watched, read_state, save
 from spanloom.launch.watcher import Watcher
 
 DONE, FAILED = Outcome({0: Ended(0, 1.0)}, {0: "process 0 on a"}), Outcome({0: Ended(1, 1.0)}, {0: "process 0 on a"})
@@ -104,7 +104,7 @@ def test_one_process_watches_a_launch(launch):
 def test_launches_are_found_by_id_part_and_directory(launch, tmp_path, monkeypatch):
     other = dataclasses.replace(launch, id="20260102-000000-b-1111", out="/b")
     save(other, b"")
-    assert every() == [launch, other]
+    assert folders() == [launch.folder, other.folder]
     assert find(None) == other and find("-a-") == launch and find("/b") == other
     monkeypatch.chdir(tmp_path)
     assert find("out") == launch
@@ -116,5 +116,8 @@ def test_launches_are_found_by_id_part_and_directory(launch, tmp_path, monkeypat
 
 def test_a_damaged_record_is_named(launch):
     (launch.folder / "launch.json").write_text('{"id": 3')
+    other = dataclasses.replace(launch, id="20260102-000000-b-1111", out="/b")
+    save(other, b"")
+    assert find("/b") == other and find(None) == other
     with pytest.raises(LaunchError, match=r"launch.json is damaged"):
-        find(None)
+        find("-a-")
