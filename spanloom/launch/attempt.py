@@ -13,7 +13,7 @@ from spanloom.launch.failure import Ended, how
 from spanloom.launch.hosts import GoneError, HostsError, Process, processes_of
 from spanloom.launch.preflight import coordinator_answers, look
 from spanloom.launch.processes import Place, build, coordinator, process_key, send, start_all, start_request
-from spanloom.launch.record import Launch
+from spanloom.launch.record import Launch, LaunchError
 from spanloom.launch.targets import hosts_of
 
 SILENT_SECONDS = 40.0
@@ -81,8 +81,7 @@ class Attempt:
     def run(self) -> Outcome:
         """Raises HostError, HostsError or LaunchError where it does not come to a start; nothing runs then."""
         processes, places = self._ready()
-        if self.stopping():
-            return Outcome({}, {})
+        self._go_on()
         address = coordinator(self.launch, [process.host for process in processes])
         count = len(processes)
         requests = {
@@ -110,7 +109,9 @@ class Attempt:
         say(f"{len(processes)} processes on {', '.join(host.name for host in hosts[:8])}{' ...' if hosts[8:] else ''}")
         say(f"sending {launch.about}")
         bundles = send(launch, hosts, say)
+        self._go_on()
         pythons = build(launch, hosts, say)
+        self._go_on()
         places = {h.name: Place(b, p) for h, b, p in zip(hosts, bundles, pythons, strict=True)}
         request = {"home": launch.home, "out": launch.out}
         say("all have " + look(hosts, launch.python, request, [places[host.name] for host in hosts]))
@@ -119,6 +120,10 @@ class Attempt:
             coordinator_answers(hosts, launch.python, address, port)
             say(f"the coordinator {address}:{port} can be reached from all")
         return processes, places
+
+    def _go_on(self) -> None:
+        if self.stopping():
+            raise LaunchError("told to stop before anything ran")
 
     def _watch(self, watched: Watched) -> None:
         """Take a process's output until it has ended, on as many lines as it takes."""

@@ -98,8 +98,6 @@ class State:
     """The newest checkpoint, where it could be seen."""
     message: str = ""
     """Why it failed."""
-    hosts: tuple[dict[str, Any], ...] = ()
-    """The hosts of the last start."""
     job: str = ""
     """Of SLURM, the job's number."""
 

@@ -7,8 +7,10 @@ import sys
 import threading
 
 import pytest
+from launch_stand_ins import executable
 from waiting import until
 
+from spanloom.cli.launch import _of_training
 from spanloom.cli.main import main
 from spanloom.launch.record import find, is_watched, read_state
 
@@ -159,6 +161,24 @@ def test_a_dry_run_prints_every_command_and_does_nothing(home, stub, capsys):
     assert not home.exists() and not (stub.folder / "ran-0-1.json").exists()
 
 
+def test_values_that_look_like_flags_stay_values():
+    words = [
+        "r.py",
+        "--on",
+        "local:2",
+        "--text=--odd",
+        "--a",
+        "x",
+        "y",
+        "--keep-going",
+        "--out",
+        "o",
+        "--z=-3",
+        "--debug",
+    ]
+    assert _of_training(words[1:]) == [["--text=--odd"], ["--a", "x", "y"], ["--z=-3"], ["--debug"]]
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
@@ -183,3 +203,22 @@ def test_status_and_logs_of_nothing_say_so(home, capsys):
     for verb in ("status", "logs", "stop", "retry"):
         assert main(["launch", verb]) == 1
         assert "nothing was launched from here" in capsys.readouterr().err
+
+
+def test_a_stop_before_anything_ran_starts_nothing(home, stub, monkeypatch):
+    """The hosts' Python takes its time, as the building of an environment does."""
+    slow = stub.folder / "slow"
+    executable(slow, f'#!/bin/sh\nsleep 1\nexec {stub.python} "$@"\n')
+    words = ["--on", "local:1", "--out", "out", "--python", str(slow), "--text", "x", "--detach"]
+    assert main(["launch", "recipe.py", *words]) == 0
+    assert main(["launch", "stop"]) == 0
+    assert read_state(find(None)).state == "stopped" and not stub.began(0)
+
+
+def test_one_launch_is_watched_once(home, stub, capsys):
+    stub.behave(_0=SAVING)
+    assert launch(stub, "--detach", on="local:1") == 0
+    assert main(["launch", "retry"]) == 1
+    assert "is under way: spanloom launch logs" in capsys.readouterr().err
+    until(lambda: stub.began(0))
+    assert main(["launch", "stop"]) == 0
