@@ -14,9 +14,9 @@ def commands(launch: Launch, hosts: tuple[Host, ...]) -> Iterator[str]:
     bundle = f"{launch.home}/bundles/{launch.bundle}"
     yield f"# code: {launch.about}"
     for host in hosts:
-        line = shlex.join(host.words(launch.python))
-        yield f"# {host.name} takes every request by this command, on its standard input:"
-        yield line.replace(shlex.quote(shlex.quote(BOOT)), "...").replace(shlex.quote(BOOT), "...")
+        *words, last = host.words(launch.python)
+        yield f"# {host.name} takes every request on the standard input of this (... is spanloom.launch.hosts.BOOT):"
+        yield shlex.join([*words, last.replace(shlex.quote(BOOT), "...").replace(BOOT, "...")])
     yield f"# on each host: unpack the code to {bundle}, and check its hash"
     python = launch.python
     if launch.environment:

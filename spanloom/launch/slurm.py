@@ -42,7 +42,8 @@ def job_script(launch: Launch, attempt: int, place: Place) -> str:
     """The job: a process a node, which finds its number, and the first node's name, in what SLURM says."""
     folder = launch.folder
     nodes = target(launch.on).count
-    options = [f"job-name={launch.id}", f"output={folder}/logs/{attempt}-job.log", "ntasks-per-node=1", "export=ALL"]
+    log = shlex.quote(f"{folder}/logs/{attempt}-job.log")
+    options = [f"job-name={launch.id}", f"output={log}", "ntasks-per-node=1", "export=ALL"]
     options += [f"nodes={nodes}"] if nodes else []
     # Two minutes before its time is over, and when it is preempted, training is told to save.
     options += ["signal=TERM@120", *launch.slurm]
