@@ -50,6 +50,8 @@ class Watched:
 
     process: Process
     heard: float = field(default_factory=time.monotonic)
+    called: float = field(default_factory=time.monotonic)
+    """When the line to it was made."""
     call: Call | None = None
     said: str = "running"
     missed: bool = False
@@ -131,6 +133,7 @@ class Attempt:
         while not self._is_lost(watched):
             request = {"do": "watch", "offset": offset, **process_key(launch, self.number, number)}
             try:
+                watched.called = time.monotonic()
                 watched.call = Call(watched.process.host, launch.python, request)
                 for message in watched.call:
                     watched.heard = time.monotonic()
@@ -204,7 +207,8 @@ class Attempt:
                 self.say("stopping those that still run")
                 self._stop_running(KILL_SECONDS)
             for watched in self._watched.values():
-                if watched.call is not None and time.monotonic() - watched.heard > SILENT_SECONDS:
+                silent = time.monotonic() - max(watched.heard, watched.called)
+                if watched.call is not None and silent > SILENT_SECONDS:
                     watched.call.kill()
 
     def _note(self, number: int, ended: Ended) -> None:

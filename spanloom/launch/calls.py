@@ -87,6 +87,8 @@ class Call:
         self._end()
 
     def _end(self) -> None:
+        if self._process.returncode is not None:
+            return  # its number may be another process's by now
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # gcloud has an ssh of its own, which holds our pipes
 
