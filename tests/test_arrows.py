@@ -11,6 +11,7 @@ import spanloom
 FLOORS = (
     "cli",
     "recipes",
+    "launch",
     "report",
     "training",
     "evaluation",

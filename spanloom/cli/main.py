@@ -26,6 +26,10 @@ COMMANDS = {
         "RECIPE [--on v4-32 h100x8 ...]",
         "memory, FLOPs and hours of a run on devices that need not be here",
     ),
+    "launch": (
+        "RECIPE --on local:4|ssh:hosts.txt|slurm|tpu:NAME --out DIR",
+        "train on several hosts by one command; status, logs, stop, retry",
+    ),
     "show": ("RECIPE [--task NAME]", "examples as the model will see them: spans in colour, rates, lengths, padding"),
     "cache": ("RECIPE [--out DIR]", "build the token stores of a recipe beforehand"),
     "vocab": ("train|check|trim", "a SentencePiece model from text; what a vocabulary does to text; a smaller one"),

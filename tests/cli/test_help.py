@@ -27,6 +27,8 @@ COMMANDS = [
     ["report"],
     ["watch"],
     ["diff"],
+    ["launch", "quickstart"],
+    ["launch", "status"],
     *(["train", name] for name in shipped()),
 ]
 
