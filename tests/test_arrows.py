@@ -11,6 +11,7 @@ import spanloom
 FLOORS = (
     "cli",
     "recipes",
+    "migration",  # writes recipes: it knows settings, sizes and foreign layouts, and nothing of training
     "report",
     "training",
     "evaluation",

@@ -29,6 +29,7 @@ COMMANDS = {
     "show": ("RECIPE [--task NAME]", "examples as the model will see them: spans in colour, rates, lengths, padding"),
     "cache": ("RECIPE [--out DIR]", "build the token stores of a recipe beforehand"),
     "convert": ("SRC DST --to hf", "a run or checkpoint, ours or T5X's, as a folder that Hugging Face loads"),
+    "migrate": ("GIN [--module tasks.py]", "a T5X gin file (and its SeqIO task module) as a recipe"),
     "inspect": ("SRC", "what a checkpoint is: format, architecture, step, optimizer, vocabulary, sentinels"),
 }
 """Command, its arguments and what it does; each is a module of this package with a function `main`."""

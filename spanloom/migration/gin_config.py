@@ -6,12 +6,12 @@ be used before they are set.
 """
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spanloom.migration.gin_statements import Binding, GinError, Import, Include, Macro, Place, Reference, statements
+from spanloom.migration.gin_statements import Binding, GinError, Import, Include, Macro, Place, statements
 from spanloom.migration.t5x_files import t5x_file
 
 REQUIRED = Macro("gin.REQUIRED")
@@ -105,7 +105,7 @@ def read_gin(
     for number, (name, value) in enumerate(overrides, 1):
         reading.override(name, value, number)
     macros = {one.macro: one for one in reading.bindings if one.macro}
-    return GinConfig(
+    config = GinConfig(
         tuple(reading.bindings),
         tuple(reading.imports),
         tuple(reading.includes),
@@ -113,6 +113,8 @@ def read_gin(
         tuple(reading.known),
         macros,
     )
+    config.resolved()  # refuses circles
+    return config
 
 
 class _Reading:
@@ -138,7 +140,7 @@ class _Reading:
         if len(within) > _DEEPEST or str(path or name) in within:
             raise GinError(f"{name} includes itself: {' -> '.join((*within, str(path or name)))}")
         text = t5x_file(name) if path is None else _text(path)
-        shown = f"{name} (as Spanloom knows it)" if path is None else str(path)
+        shown = f"known:{name}" if path is None else str(path)
         for one in statements(text or "", shown):
             if isinstance(one, Binding):
                 self.bindings.append(one)
@@ -180,14 +182,3 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise GinError(f"{path} is no text in UTF-8 (byte {error.start}), so no gin file") from None
 
-
-def references(value: Any) -> Iterator[Reference]:
-    """Every reference inside of a value."""
-    if isinstance(value, Reference):
-        yield value
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from references(one)
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from references(one)
