@@ -61,9 +61,7 @@ def main(argv: Sequence[str]) -> int:
     from spanloom.pipeline.durable import write_file
 
     search = [one for word in chosen.gin_search_paths for one in word.split(",")]
-    made = migrate(
-        named, overrides, search=search, modules=chosen.module, prompts=chosen.prompts, path=chosen.out
-    )
+    made = migrate(named, overrides, search=search, modules=chosen.module, prompts=chosen.prompts, path=chosen.out)
     write_file(place, lambda file: file.write(made.text.encode()))
     _check(place)
     _say(made.notes, place)
@@ -117,7 +115,9 @@ def _check(place: Path) -> None:
 
 def _say(notes: "Sequence[Note]", place: Path) -> None:
     """What could not be carried over on stderr, the rest as numbers."""
-    counts = {kind: sum(note.kind == kind for note in notes) for kind in ("carried", "changed", "needless", "overridden")}
+    counts = {
+        kind: sum(note.kind == kind for note in notes) for kind in ("carried", "changed", "needless", "overridden")
+    }
     lost = [note for note in notes if note.kind == "lost"]
     if lost:
         print("not carried over:", file=sys.stderr)
@@ -125,6 +125,6 @@ def _say(notes: "Sequence[Note]", place: Path) -> None:
         print(f"  {note.place}{': ' if note.place else ''}{note.what}\n      {note.why}", file=sys.stderr)
     print(
         f"{place}: a recipe. {counts['carried']} lines carried over, {counts['changed']} as something else, "
-        f"{counts['needless']} need nothing here, {counts['overridden']} set again by later ones, {len(lost)} not carried "
-        f"over; the end of the file says what became of each. Next: spanloom plan {place}"
+        f"{counts['needless']} need nothing here, {counts['overridden']} set again by later ones, {len(lost)} not "
+        f"carried over; the end of the file says what became of each. Next: spanloom plan {place}"
     )

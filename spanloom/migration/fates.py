@@ -86,8 +86,8 @@ class Bindings:
     def notes(self, reasons: Mapping[str, tuple[Kind, str]]) -> list[Note]:
         """A note for every binding, in order, those that were carried over included.
 
-        `reasons` are those of bindings that nothing takes: "Class.argument", "Class.*" or "scope/Class.argument" -> kind
-        and reason.
+        `reasons` are those of bindings that nothing takes: "Class.argument", "Class.*" or "scope/Class.argument" to
+        kind and reason.
         """
         found = []
         for number, binding in enumerate(self.config.bindings):
@@ -101,7 +101,8 @@ class Bindings:
             return "overridden", f"{later.place} sets it again: {shown(later)}"
         if binding.macro:
             return self._macro_fate(binding, reasons)
-        return self._reason(binding, reasons) or ("lost", "nothing here reads it")
+        found = self._reason(binding, reasons)
+        return found if found is not None else ("lost", "nothing here reads it")
 
     def _macro_fate(self, binding: Binding, reasons: Mapping[str, tuple[Kind, str]]) -> tuple[Kind, str]:
         """That of the bindings that use it: the best of them."""
@@ -115,7 +116,11 @@ class Bindings:
         if any(kind == "carried" for kind, _ in fates):
             return "carried", ""
         if not users:
-            return self._reason(binding, reasons) or ("needless", "no binding uses this macro")
+            if before := [one for one in self.config.bindings if name in _macros_in(one.value)]:
+                return "overridden", f"{before[-1].place} used it, for {before[-1].key}, which a later line sets again"
+            found = self._reason(binding, reasons)
+            unused = "no binding uses this macro, so that it has no effect there either"
+            return found if found is not None else ("lost", unused)
         order = ("changed", "needless", "lost", "overridden")
         kind, why = min(fates, key=lambda fate: order.index(fate[0]))
         if self.config.value(binding.value) == REQUIRED and kind == "needless":
@@ -126,7 +131,6 @@ class Bindings:
         """Bindings that hold and use a macro."""
         found = list(self._macros.get(name, []))
         for one in self.config.bindings:
-            used: set[str] = set()
             if one.macro == name or one in found:
                 continue
             if name in _macros_in(one.value) and self._winner(one) is one:
@@ -151,8 +155,9 @@ class Bindings:
             binding.key,
         ):
             if name in reasons:
-                unset = reasons[name][0] == "lost" and self.config.value(binding.value) is None
-                return ("needless", "it is unset there, too") if unset else reasons[name]
+                if reasons[name][0] == "lost" and self.config.value(binding.value) is None:
+                    return "needless", "it is unset there, too"
+                return reasons[name]
         return None
 
 

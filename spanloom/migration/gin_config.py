@@ -181,4 +181,3 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise GinError(f"{path} is no text in UTF-8 (byte {error.start}), so no gin file") from None
-

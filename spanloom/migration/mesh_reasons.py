@@ -7,7 +7,7 @@ from spanloom.migration.fates import Kind
 _NETWORK = "T5's network has it so"
 _DEVICES = "devices are divided by --mesh"
 _STORES = "tokens are kept in stores, which are built once and by themselves"
-_CHUNKS = "documents are joined and cut by the objective (concat_documents, inputs_length), and none of a long one is lost"
+_CHUNKS = "documents are joined and cut by the objective (concat_documents, inputs_length), long ones to their end"
 _SPANS = "the lengths follow from inputs_length, noise_density and mean_span_length"
 _UNUSED = "it has no meaning for a run here, and is unset there"
 

@@ -8,12 +8,13 @@ from spanloom.migration.draft import Asked, Draft, MigrationError, Parameter, Ta
 from spanloom.migration.fates import Bindings
 from spanloom.migration.gin_statements import Reference
 from spanloom.migration.mesh_reasons import MESH_REASONS, T5_VALUES
+from spanloom.migration.parameters import needed_by
 from spanloom.migration.recipe_code import Expression, quoted
 from spanloom.migration.t5x_model import bytes_of, sentencepiece_of, vocabulary_parameter
 from spanloom.model.sizes import published_name
 from spanloom.settings.follow import Follow
 from spanloom.settings.mesh import Mesh
-from spanloom.settings.mixture import Mixture, map_tasks
+from spanloom.settings.mixture import Mixture, map_tasks, tasks_of
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import SpanCorruption, Supervised
 from spanloom.settings.optimizer import Adafactor, Constant, Rsqrt, Schedule
@@ -47,14 +48,13 @@ def mesh_draft(found: Bindings, name: str, tasks: TaskFinder) -> Draft:
         _task_name(found),
         {key: value for key, value in lengths.items() if isinstance(value, int)},
         found.take("run", "dataset_split", "train"),
-        "validation",
+        None,
         vocabulary,
     )
     data = tasks(asked)
     task = _with_gin_objective(found, data.data)
-    first = task if isinstance(task, Task) else None
-    if first is not None and first.vocabulary != vocabulary:
-        vocabulary, rows = first.vocabulary, _BYTE_ROWS if isinstance(first.vocabulary, Bytes) else rows
+    if isinstance(tasks_of(task)[0].vocabulary, Bytes):
+        rows = _BYTE_ROWS
     size, tokens = _batch(found)
     topology = str(found.take("tpu_mesh_shape", "tpu_topology", ""))
     tensor = int(found.take("tpu_mesh_shape", "model_parallelism", 1) or 1)
@@ -72,7 +72,7 @@ def mesh_draft(found: Bindings, name: str, tasks: TaskFinder) -> Draft:
         batch_size=size,
         batch_tokens=tokens,
         microbatch_tokens=_microbatch(found, topology, tensor),
-        packing=_packing(found, first, asked),
+        packing=_packing(found, task, asked),
         steps=_steps(found, done),
         start=None if start is None else Expression(start, "start"),
         follow=Follow() if start is None else Follow(optimizer="continue", schedule="continue"),
@@ -84,7 +84,7 @@ def mesh_draft(found: Bindings, name: str, tasks: TaskFinder) -> Draft:
         parameters += (Parameter("start", "str | None", quoted(start), text),)
     return Draft(
         run,
-        parameters + data.parameters,
+        needed_by(run, (*data.parameters, *parameters)),
         (*found.notes(MESH_REASONS), *data.notes),
         functions=data.functions,
         imports=data.imports,
@@ -146,7 +146,9 @@ def _with_gin_objective(found: Bindings, data: Task | Mixture) -> Task | Mixture
 def _model(found: Bindings, rows: int) -> Model:
     def take(owner: str, argument: str, default: Any = None, scope: str = "encoder") -> Any:
         value = found.take(owner, argument, default, scope)
-        found.take(owner, argument, default, "decoder" if scope == "encoder" else "encoder")
+        other = "decoder" if scope == "encoder" else "encoder"
+        if found.take(owner, argument, value, other) != value:
+            found.note("lost", f"both stacks have the {scope}'s here, {value!r}", owner, argument, other)
         return value
 
     activations = take("DenseReluDense", "activation", "relu")
@@ -166,7 +168,7 @@ def _model(found: Bindings, rows: int) -> Model:
         vocab_size=rows,
         **numbers,
         activations=activations,
-        tie_embeddings=bool(take("Unitransformer", "shared_embedding_and_softmax_weights", False, "decoder")),
+        tie_embeddings=bool(found.take("Unitransformer", "shared_embedding_and_softmax_weights", False, "decoder")),
         relative_position_buckets=take("SelfAttention", "relative_attention_num_buckets", 32),
         dropout=float(take("DenseReluDense", "dropout_rate", 0.0) or 0.0),
         dtype="bfloat16" if dtype == "bfloat16" else "float32",
@@ -264,10 +266,10 @@ def _microbatch(found: Bindings, topology: str, tensor: int) -> int | None:
     return tokens * max(int(cores[1]) // tensor, 1)
 
 
-def _packing(found: Bindings, task: Task | None, asked: Asked) -> Packing:
+def _packing(found: Bindings, data: Task | Mixture, asked: Asked) -> Packing:
     if not found.take("mesh_train_dataset_fn", "pack", False):
         return Unpacked()
-    if task is not None and not isinstance(task.objective, Supervised):
+    if not any(isinstance(task.objective, Supervised) for task in tasks_of(data)):
         why = "examples of span corruption fill their rows, so none can be packed"
         found.note("needless", why, "mesh_train_dataset_fn", "pack")
         return Unpacked()

@@ -70,7 +70,12 @@ def _finder(modules: Sequence[str], prompts: Sequence[str]) -> TaskFinder:
 def _of_includes(config: GinConfig) -> list[Note]:
     """Includes that are not there: T5X's own, which are known, and others, of which nothing is."""
     known = [
-        Note("changed", str(one.place), f"include {one.file!r}", "not there: what T5X has in it (cc342d4) is taken, as known:...")
+        Note(
+            "changed",
+            str(one.place),
+            f"include {one.file!r}",
+            "not there: what T5X has in it (cc342d4) is taken, as known:...",
+        )
         for one in config.known
     ]
     why = "no such file: what it sets is missing (name its folder with --gin-search-paths)"

@@ -65,9 +65,9 @@ class Writer:
         self.imports.setdefault(module, set()).add(name)
         return name
 
-    def import_lines(self) -> list[str]:
-        """Import statements in order: Python's own, a blank line, ours."""
-        found = {True: list[str](), False: list[str]()}
+    def import_lines(self, more: Iterable[str] = ()) -> list[str]:
+        """Import statements in order: those of others, a blank line, ours."""
+        found = {True: list[str](), False: sorted(more)}
         for module in sorted(self.imports):
             names = sorted(self.imports[module], key=lambda one: (not one.isupper(), not one[0].isupper(), one))
             line = f"from {module} import {', '.join(names)}"
@@ -171,7 +171,7 @@ class Writer:
         return self.call(self.name("functools", "partial"), [("", Code(name)), *parts], indent, taken)
 
 
-def Code(text: str) -> Expression:  # noqa: N802 (stands for a value)
+def Code(text: str) -> Expression:
     """Code as it is."""
     return Expression(text, text)
 

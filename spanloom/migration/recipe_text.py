@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from spanloom.migration.draft import Draft
@@ -27,7 +28,7 @@ def recipe_text(draft: Draft, files: Sequence[str], path: str) -> str:
     body = [*_function_head(draft, run_type), *_body(draft, writer)]
     parts = [
         _docstring(draft, files, path),
-        "\n".join([*sorted(draft.imports), *writer.import_lines()]),
+        "\n".join(writer.import_lines(draft.imports)),
         *draft.functions.values(),
         "\n".join(body),
     ]
@@ -38,7 +39,9 @@ def recipe_text(draft: Draft, files: Sequence[str], path: str) -> str:
 
 def _docstring(draft: Draft, files: Sequence[str], path: str) -> str:
     run = draft.run
-    lines = [f'"""{_plain(run.name)}, written by `spanloom migrate` from {_plain(", ".join(files))}.', ""]
+    names = ", ".join(Path(file).name for file in files)
+    head = f'"""{_plain(run.name)}, written by `spanloom migrate` from {_plain(names)}.'
+    lines = [*textwrap.wrap(head, WIDTH, break_on_hyphens=False), ""]
     needed = " ".join(f"--{one.name} FILES" for one in draft.parameters if one.default == "()")
     needed = f" {needed}" if needed else ""
     if draft.kind == "train":
@@ -89,6 +92,7 @@ def _body(draft: Draft, writer: Writer) -> Iterator[str]:
             yield writer.assigned("pieces" if taken else free, value)
     if isinstance(run.task, Mixture) or run.eval.also:
         names: set[str] = {name for _, name in writer.variables} | {one.name for one in draft.parameters}
+        names |= set(draft.functions)
         for task in dict.fromkeys(task.name for task in tasks):
             value = next(one for one in tasks if one.name == task)
             yield writer.assigned(_free(identifier(task), names), value)
@@ -154,8 +158,18 @@ def _comments(notes: Sequence[Note]) -> Iterator[str]:
         for note in found:
             where = f"{note.place}: " if note.place else ""
             text = " ".join(f"{where}{note.what}".split())
-            yield from textwrap.wrap(text, WIDTH, initial_indent="#   ", subsequent_indent="#     ", break_long_words=False)
+            yield from _wrapped(text, "#   ")
             why = " ".join(note.why.split())
             if why:
-                yield from textwrap.wrap(why, WIDTH, initial_indent="#     ", subsequent_indent="#     ", break_long_words=False)
+                yield from _wrapped(why, "#     ")
 
+
+def _wrapped(text: str, first: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent="#     ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

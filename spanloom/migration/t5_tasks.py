@@ -13,7 +13,9 @@ from spanloom.settings.row_sources import TfdsFolder
 from spanloom.settings.task import PairFiles, Task, TextFiles
 from spanloom.settings.vocabulary import Bytes, Vocabulary
 
-TFDS = Parameter("tfds", "str", '"~/tensorflow_datasets"', "Folder in which TensorFlow Datasets prepared its data sets.")
+TFDS = Parameter(
+    "tfds", "str", '"~/tensorflow_datasets"', "Folder in which TensorFlow Datasets prepared its data sets."
+)
 REKEY = "spanloom.tasks.text_preprocessors.rekeying:Rekey"
 _TRANSLATE = "spanloom.tasks.text_preprocessors.translation:Translate"
 _C4 = re.compile(r"c4_v(\d)(\d)(\d)_(span_corruption|iid_denoising|prefix_lm|full_lm)")
@@ -29,10 +31,7 @@ def find_without_module(asked: Asked) -> FoundData:
     if known is not None:
         note = Note("changed", "", asked.name, "as t5.data registers it; its data set is read from --tfds")
         return FoundData(known, (TFDS,), (note, *length_notes(known, asked)))
-    why = (
-        "which module registers it was not said (--module tasks.py): the recipe reads files instead, "
-        "--text or --data"
-    )
+    why = "which module registers it was not said (--module tasks.py): the recipe reads files instead, --text or --data"
     task, parameter = _of_files(asked, vocabulary)
     return FoundData(task, (parameter,), (Note("lost", "", f"task {asked.name}", why), *length_notes(task, asked)))
 
@@ -52,7 +51,7 @@ def denoising(kind: str, asked: Asked, **values: float | bool | int) -> Objectiv
     documents = _DOCUMENTS if merge and kind in ("span_corruption", "iid_denoising") else 0
     shared = {"inputs_length": length or SpanCorruption.inputs_length, "merge": merge, "concat_documents": documents}
     kinds = {"span_corruption": SpanCorruption, "iid_denoising": IidDenoising, "prefix_lm": PrefixLM}
-    made: Objective = kinds[kind](**shared, **values)  # type: ignore[arg-type]
+    made: Objective = kinds[kind](**shared, **values)
     return made
 
 
@@ -78,7 +77,7 @@ def _c4(asked: Asked, vocabulary: Vocabulary) -> Task | None:
     version, kind = ".".join(match.groups()[:3]), match[4]
     return Task(
         asked.name,
-        tfds_folder(f"c4/en:{version}"),
+        tfds_folder(f"c4/en:{version}", asked.split, asked.heldout_split),
         vocabulary,
         denoising(kind, asked),
     )
@@ -89,7 +88,7 @@ def _wmt(asked: Asked, vocabulary: Vocabulary) -> Task | None:
         return None
     return Task(
         asked.name,
-        tfds_folder("wmt_t2t_translate/de-en:1.0.0"),
+        tfds_folder("wmt_t2t_translate/de-en:1.0.0", asked.split, asked.heldout_split),
         vocabulary,
         supervised(asked.lengths),
         preprocessors=(Function(_TRANSLATE, {"source_language": "en", "target_language": "de"}),),
@@ -105,7 +104,9 @@ def supervised(lengths: Mapping[str, int]) -> Supervised:
 def _of_files(asked: Asked, vocabulary: Vocabulary) -> tuple[Task, Parameter]:
     if any(word in asked.name.lower() for word in _WORDS_OF_TEXT):
         files = Expressions((), "text")
-        text = Parameter("text", "tuple[str, ...]", "()", "Files or globs of plain text, .txt, .jsonl or .parquet. Must be given.")
+        text = Parameter(
+            "text", "tuple[str, ...]", "()", "Files or globs of plain text, .txt, .jsonl or .parquet. Must be given."
+        )
         return Task(asked.name, TextFiles(files), vocabulary, denoising("span_corruption", asked)), text
     files = Expressions((), "data")
     data = Parameter("data", "tuple[str, ...]", "()", "Files or globs of pairs, .tsv, .csv or .jsonl. Must be given.")

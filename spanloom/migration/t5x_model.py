@@ -17,7 +17,7 @@ _UMT5 = 256384
 
 
 def model_of(found: Bindings, owner: str) -> Model:
-    """The model of a T5Config; what is not bound has T5X's defaults. Raises MigrationError for one that T5 cannot be."""
+    """The model of a T5Config; what is not bound has T5X's defaults. Raises MigrationError for what is no T5."""
     module = found.reference(owner, "module")
     config = found.reference(module.selector, "config") if module is not None else None
     name = "T5Config" if config is None else config.selector
@@ -34,7 +34,12 @@ def model_of(found: Bindings, owner: str) -> Model:
     scanned = take("scan_layers", False)
     remat = str(take("remat_policy", "none"))
     if remat == "minimal":
-        found.note("changed", "model.remat cheap is the nearest: products are kept, the rest is computed again", name, "remat_policy")
+        found.note(
+            "changed",
+            "model.remat cheap is the nearest: products are kept, the rest is computed again",
+            name,
+            "remat_policy",
+        )
     model = Model(
         vocab_size=vocab_size,
         d_model=take("emb_dim", 512),
@@ -65,7 +70,9 @@ def vocabulary_of(found: Bindings, owner: str) -> tuple[Vocabulary | None, tuple
     reference = found.reference(owner, "input_vocabulary")
     output = found.reference(owner, "output_vocabulary")
     if reference is not None and output is not None and reference != output:
-        raise MigrationError(f"{owner} reads with {reference!r} and writes with {output!r}: one model has one vocabulary")
+        raise MigrationError(
+            f"{owner} reads with {reference!r} and writes with {output!r}: one model has one vocabulary"
+        )
     if reference is None:
         return None, ()
     return _vocabulary(found, reference)

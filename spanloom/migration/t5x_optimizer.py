@@ -73,7 +73,10 @@ def _optax(found: Bindings, reference: Reference, kind: type[AdamW] | type[Lion]
     own = found.take(name, "learning_rate")
     if isinstance(own, int | float):
         found.note(
-            "changed", "T5X's optax optimizers do not read it; they have a rate of their own", "Trainer", "learning_rate_fn"
+            "changed",
+            "T5X's optax optimizers do not read it; they have a rate of their own",
+            "Trainer",
+            "learning_rate_fn",
         )
         rate = float(own)
     return kind(learning_rate=rate, **values)

@@ -11,17 +11,17 @@ from typing import Any
 from spanloom.migration.draft import Asked, Draft, FoundData, MigrationError, Parameter, TaskFinder
 from spanloom.migration.fates import Bindings
 from spanloom.migration.gin_statements import Reference
+from spanloom.migration.parameters import needed_by
 from spanloom.migration.recipe_code import Expression, quoted
 from spanloom.migration.t5x_model import model_of, vocabulary_of
 from spanloom.migration.t5x_optimizer import optimizer_of, schedule_of
 from spanloom.migration.t5x_reasons import T5X_REASONS
 from spanloom.settings.follow import Follow
 from spanloom.settings.mesh import Mesh
-from spanloom.settings.mixture import Mixture, map_tasks
+from spanloom.settings.mixture import tasks_of
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.packing import Packed, Packing, Unpacked
 from spanloom.settings.run import Checkpoints, Evaluation, Loss, Normalizer, Run
-from spanloom.settings.task import Task
 
 _STEP = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/?$")
 _NORMALIZERS: dict[Any, Normalizer] = {
@@ -53,7 +53,9 @@ def t5x_draft(found: Bindings, name: str, tasks: TaskFinder) -> Draft:
     training = script == "train"
     owner = _model(found, script)
     model = model_of(found, owner)
-    data_config = _config(found, script, "train_dataset_cfg" if training else "dataset_cfg", "train" if training else "")
+    data_config = _config(
+        found, script, "train_dataset_cfg" if training else "dataset_cfg", "train" if training else ""
+    )
     assert data_config is not None
     watched = _config(found, "train", "train_eval_dataset_cfg", "train_eval") if training else data_config
     _note_modules(found, data_config, watched, found.reference(script, "infer_eval_dataset_cfg"))
@@ -63,7 +65,7 @@ def t5x_draft(found: Bindings, name: str, tasks: TaskFinder) -> Draft:
     start, follow, done = _start(found)
     run = Run(
         name=name,
-        task=_with_splits(data.data, asked),
+        task=data.data,
         model=model,
         optimizer=optimizer_of(found, owner, training),
         schedule=schedule_of(found),
@@ -81,25 +83,15 @@ def t5x_draft(found: Bindings, name: str, tasks: TaskFinder) -> Draft:
     if microbatches := found.take("Trainer", "num_microbatches"):
         run = replace(run, microbatch_size=max(run.batch_size // microbatches, 1))
     if run.start is not None:
-        parameters += (
-            Parameter("start", "str | None", quoted(str(run.start)), _START),
-        )
-    used = tuple(one for one in parameters if one.name in _codes(run))
+        parameters += (Parameter("start", "str | None", quoted(str(run.start)), _START),)
     return Draft(
         run,
-        used + data.parameters,
+        needed_by(run, (*data.parameters, *parameters)),
         (*found.notes(T5X_REASONS), *data.notes),
         "train" if training else "eval",
         data.functions,
         data.imports,
     )
-
-
-def _codes(run: Run) -> set[str]:
-    """Parameters that the run's settings name."""
-    from spanloom.migration.recipe_code import Writer
-
-    return set(re.findall(r"\w+", Writer().code(run)))
 
 
 def _owner(reference: Reference) -> str:
@@ -141,9 +133,7 @@ def _note_modules(found: Bindings, *configs: Reference | None) -> None:
 def _asked(found: Bindings, config: Reference, watched: Reference | None, training: bool) -> Asked:
     name = _or_macro(found, config, "mixture_or_task_name", "MIXTURE_OR_TASK_NAME")
     if not isinstance(name, str):
-        raise MigrationError(
-            "nothing says which task or mixture is learnt: give --gin.MIXTURE_OR_TASK_NAME='\"...\"'"
-        )
+        raise MigrationError("nothing says which task or mixture is learnt: give --gin.MIXTURE_OR_TASK_NAME='\"...\"'")
     lengths = _or_macro(found, config, "task_feature_lengths", "TASK_FEATURE_LENGTHS") or {}
     split = found.take(_owner(config), "split", "train", config.scope)
     heldout = None if watched is None else found.take(_owner(watched), "split", "validation", watched.scope)
@@ -162,19 +152,6 @@ def _asked(found: Bindings, config: Reference, watched: Reference | None, traini
     return Asked(name, {k: v for k, v in dict(lengths).items() if isinstance(v, int)}, split, heldout)
 
 
-def _with_splits(data: Task | Mixture, asked: Asked) -> Task | Mixture:
-    """Sources that have splits read those that are asked for."""
-
-    def change(task: Task) -> Task:
-        names = {"split": asked.split, "heldout_split": asked.heldout_split}
-        known = {name: value for name, value in names.items() if hasattr(task.source, name)}
-        if getattr(task.source, "function", None) is not None:
-            return task
-        return replace(task, source=replace(task.source, **known)) if known else task
-
-    return map_tasks(data, change)
-
-
 def _loss(found: Bindings, owner: str) -> Loss:
     """T5X's defaults are 0, 0 and a sum; older files bind loss_fn."""
     values: dict[str, Any] = {}
@@ -183,23 +160,25 @@ def _loss(found: Bindings, owner: str) -> Loss:
         values[name] = found.take(owner, name, older)
     factor = values["loss_normalizing_factor"]
     if isinstance(factor, str) and factor not in _NORMALIZERS:
-        raise MigrationError(f"loss_normalizing_factor is {factor!r}, which is none of {', '.join(map(str, _NORMALIZERS))}")
+        raise MigrationError(
+            f"loss_normalizing_factor is {factor!r}, which is none of {', '.join(map(str, _NORMALIZERS))}"
+        )
     normalizer = _NORMALIZERS[factor] if factor is None or isinstance(factor, str) else float(factor)
     return Loss(float(values["z_loss"]), float(values["label_smoothing"]), normalizer)
 
 
 def _packing(found: Bindings, config: Reference, data: FoundData, asked: Asked) -> Packing:
     pack = found.take(_owner(config), "pack", False, config.scope)
-    tasks = data.data.parts if isinstance(data.data, Mixture) else ()
-    first = data.data if isinstance(data.data, Task) else None
-    supervised = bool(tasks) or (first is not None and isinstance(first.objective, Supervised))
-    if not pack:
-        return Unpacked()
-    if first is not None and not supervised:
+    if not any(isinstance(task.objective, Supervised) for task in tasks_of(data.data)):
         found.note(
-            "needless", "examples of span corruption fill their rows, so none can be packed", _owner(config), "pack",
+            "needless",
+            "examples of span corruption fill their rows, so none can be packed",
+            _owner(config),
+            "pack",
             config.scope,
         )
+        return Unpacked()
+    if not pack:
         return Unpacked()
     return Packed(asked.lengths.get("inputs"), asked.lengths.get("targets"))
 
@@ -230,7 +209,7 @@ def _steps(found: Bindings, done: int | None) -> int:
     if done is None:
         found.note(
             "changed",
-            f"{total} counts the steps of the start, whose name does not say how many these were: lower --steps by them",
+            f"{total} counts the steps of the start, whose name does not say how many: lower --steps by them",
             "train",
             "total_steps",
         )
@@ -238,7 +217,9 @@ def _steps(found: Bindings, done: int | None) -> int:
         found.note("changed", f"{total:,} less the {done:,} of the start", "train", "total_steps")
         return int(total) - done
     if done:
-        raise MigrationError(f"total_steps is {total}, but the start is at step {done} already: nothing is left to train")
+        raise MigrationError(
+            f"total_steps is {total}, but the start is at step {done} already: nothing is left to train"
+        )
     return int(total)
 
 
@@ -299,7 +280,8 @@ def _evaluation(found: Bindings, watched: Reference | None) -> Evaluation:
     most = found.take("train", "eval_steps", Evaluation.max_batches)
     answers = found.reference("train", "infer_eval_dataset_cfg") is not None
     if watched is None:
-        found.note("changed", "held-out loss costs little: --eval.every N, above --steps for never", "train", "train_eval_dataset_cfg")
+        why = "held-out loss costs little: --eval.every N, above --steps for never"
+        found.note("changed", why, "train", "train_eval_dataset_cfg")
         return Evaluation(every=every, answers="all" if answers else "none")
     size = found.take(watched.selector, "batch_size", None, watched.scope)
     train = found.find("DatasetConfig", "batch_size", "train")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_data import golden_dir
 from gin_text import TOP_LEVEL, ours, written
+from golden_data import golden_dir
 
 from spanloom.migration.gin_config import GinConfig, read_gin
 from spanloom.migration.gin_statements import GinError, Macro, Reference
@@ -124,7 +124,7 @@ def test_the_command_line_comes_last_and_says_how_texts_are_quoted(tmp_path: Pat
     file = str(tmp_path / "a.gin")
     config = read_gin([file], [("A", "{'b': 2}"), ("train/f.x", "'c'")])
     assert config.resolved() == {"A": {"b": 2}, "f.x": {"b": 2}, "train/f.x": "c"}
-    with pytest.raises(GinError, match="needs quotes: '--gin.A=\"c4_span\"'"):
+    with pytest.raises(GinError, match=r"needs quotes: .--gin.A=.c4_span"):
         read_gin([file], [("A", "c4_span")])
 
 
@@ -162,5 +162,5 @@ def test_bad_files_are_named(text: str, message: str, tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_there_are_named() -> None:
-    with pytest.raises(GinError, match="nowhere.gin: no such file"):
+    with pytest.raises(GinError, match=r"nowhere.gin: no such file"):
         read_gin(["nowhere.gin"])
