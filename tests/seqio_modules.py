@@ -238,6 +238,7 @@ seqio.MixtureRegistry.add("t0_train", [task for task in t0_train_mixture], defau
 OWN = """
 import functools
 import os
+from typing import Mapping, Optional, Sequence, Text
 
 import not_installed_anywhere
 import seqio
@@ -283,8 +284,12 @@ def share_ended(targets, predictions):
     return {"ended": 100 * sum(map(ended, predictions)) / len(targets)}
 
 
-def clean(text, example=None, is_target=False):
+def clean(text: Text, example: Optional[Mapping[str, tf.Tensor]] = None, is_target: bool = False) -> Text:
     return text.strip()
+
+
+def doubled(targets: Sequence[str], predictions: Sequence[str]) -> Mapping[str, float]:
+    return {"doubled": float(len(set(predictions)) < len(predictions))}
 
 
 def tf_metric(targets, predictions):
@@ -303,7 +308,7 @@ seqio.TaskRegistry.add(
     ],
     output_features=FEATURES,
     postprocess_fn=clean,
-    metric_fns=[metrics.bleu, functools.partial(metrics.rouge), share_ended, tf_metric, lambda t, p: {}],
+    metric_fns=[metrics.bleu, functools.partial(metrics.rouge), share_ended, doubled, tf_metric, lambda t, p: {}],
 )
 seqio.TaskRegistry.add(
     "windows",

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +63,8 @@ def main(argv: Sequence[str]) -> int:
 
     search = [one for word in chosen.gin_search_paths for one in word.split(",")]
     made = migrate(named, overrides, search=search, modules=chosen.module, prompts=chosen.prompts, path=chosen.out)
+    _check(made.text, place.name)
     write_file(place, lambda file: file.write(made.text.encode()))
-    _check(place)
     _say(made.notes, place)
     return 0
 
@@ -105,12 +106,15 @@ def _place(name: str, overwrite: bool) -> Path:
     return path
 
 
-def _check(place: Path) -> None:
-    """The recipe must be one. Raises RecipeError with its line where it is not."""
+def _check(text: str, name: str) -> None:
+    """The recipe must be one before it is written. Raises RecipeError with its line where it is not."""
     from spanloom.cli.recipe import find
 
-    recipe = find(str(place))
-    recipe.make(**{one.name: one.default for one in recipe.parameters})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_text(text, encoding="utf-8")
+        recipe = find(str(path))
+        recipe.make(**{one.name: one.default for one in recipe.parameters})
 
 
 def _say(notes: "Sequence[Note]", place: Path) -> None:

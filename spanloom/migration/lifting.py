@@ -42,16 +42,41 @@ def _lift(code: Any, texts: dict[str, str], imports: set[str], within: tuple[str
         raise NotPlainError("its text is not there") from None
     if getattr(tree.body[0], "decorator_list", None):
         raise NotPlainError("it is decorated")
+    known = code.__globals__
+    if any(isinstance(known.get(word), Named | StandInModule) for word in _annotation_names(tree)):
+        tree = ast.fix_missing_locations(_WithoutTypes().visit(tree))
+        text = ast.unparse(tree) + "\n"
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     used = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in own]
-    known = code.__globals__
     for word in dict.fromkeys(used):
         if word != name and word in known:
             _lift_name(word, known[word], texts, imports, (*within, name))
         elif word != name and not hasattr(builtins, word):
             raise NotPlainError(f"it uses {word}, which is not there")
     texts[name] = text
+
+
+def _annotation_names(tree: ast.AST) -> set[str]:
+    """Names that types are written with."""
+    types = [node.annotation for node in ast.walk(tree) if isinstance(node, ast.arg | ast.AnnAssign)]
+    types += [node.returns for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return {one.id for found in types if found for one in ast.walk(found) if isinstance(one, ast.Name)}
+
+
+class _WithoutTypes(ast.NodeTransformer):
+    """A function without the types of what it takes and returns."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        """A parameter."""
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """A function, and those inside of it."""
+        node.returns = None
+        self.generic_visit(node)
+        return node
 
 
 def _lift_name(word: str, value: Any, texts: dict[str, str], imports: set[str], within: tuple[str, ...]) -> None:
@@ -62,6 +87,8 @@ def _lift_name(word: str, value: Any, texts: dict[str, str], imports: set[str], 
         if "." in value.__name__ and not alias:
             raise NotPlainError(f"it uses {value.__name__}")
         imports.add(f"import {value.__name__}{alias}")
+    elif getattr(value, "__module__", None) == "typing":
+        imports.add(f"from typing import {word}")
     elif isinstance(value, type) or inspect.isroutine(value):
         home = getattr(value, "__module__", None)
         if home in (None, "builtins"):

@@ -13,6 +13,21 @@ from spanloom.migration.recipe_text import recipe_text
 from spanloom.migration.t5_tasks import find_without_module
 from spanloom.migration.t5x_run import is_t5x, t5x_draft
 
+_LIBRARIES = {
+    "__gin__",
+    "__main__",
+    "seqio",
+    "t5",
+    "t5x",
+    "mesh_tensorflow",
+    "tensorflow",
+    "jax",
+    "flax",
+    "optax",
+    "clu",
+}
+"""Modules whose part is taken by Spanloom's own."""
+
 
 @dataclass(frozen=True)
 class Migrated:
@@ -55,7 +70,7 @@ def migrate(
             "file of a model alone goes with one of a run: spanloom migrate "
             f"{files[0]} t5x/configs/runs/pretrain.gin"
         )
-    draft = replace(draft, notes=(*_of_includes(config), *draft.notes))
+    draft = replace(draft, notes=(*_of_includes(config), *_of_imports(config, modules), *draft.notes))
     return Migrated(recipe_text(draft, files, path), draft)
 
 
@@ -65,6 +80,24 @@ def _finder(modules: Sequence[str], prompts: Sequence[str]) -> TaskFinder:
     from spanloom.migration.seqio_tasks import finder_of
 
     return finder_of(modules, prompts)
+
+
+def _of_imports(config: GinConfig, modules: Sequence[str]) -> list[Note]:
+    """Modules of the user's own that the files import."""
+    given = {one for module in modules for one in Path(module).with_suffix("").parts}
+    found = []
+    for one in config.imports:
+        words = (
+            one.text.replace(" import ", ".").removeprefix("import ").removeprefix("from ").split(" as ")[0].split(".")
+        )
+        if words[0] in _LIBRARIES:
+            continue
+        if {words[0], words[-1]} & given:
+            found.append(Note("needless", str(one.place), one.text, "given as --module"))
+        else:
+            why = f"imports are not carried out; if it registers the run's tasks: --module {words[-1]}.py"
+            found.append(Note("lost", str(one.place), one.text, why))
+    return found
 
 
 def _of_includes(config: GinConfig) -> list[Note]:

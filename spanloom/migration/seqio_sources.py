@@ -75,8 +75,14 @@ def _lines(task: RegisteredTask, arguments: Mapping[str, Any], asked: Asked) -> 
     if arguments.get("skip_header_lines"):
         why = "header lines are read as text: cut them from the files"
         notes = (Note("lost", task.place, f"skip_header_lines of {task.name}", why),)
-    files = TextFiles(_files(patterns, asked.split), _files(patterns, asked.heldout_split))
+    files = _text_files(_files(patterns, asked.split), _files(patterns, asked.heldout_split))
     return FoundSource(files, Field(("text",)), (), notes)
+
+
+def _text_files(files: tuple[str, ...], heldout_files: tuple[str, ...]) -> TextFiles:
+    """Files of lines, whatever they are called: a table, too, is lines to TensorFlow."""
+    named = all(name.endswith(".txt") for name in (*files, *heldout_files))
+    return TextFiles(files, heldout_files, format="auto" if named else "txt")
 
 
 def _files(patterns: Mapping[str, Any], split: str | None) -> tuple[str, ...]:
@@ -95,7 +101,7 @@ def _function(task: RegisteredTask, arguments: Mapping[str, Any], asked: Asked) 
     except Exception as error:
         return _unknown(task, f"{type(error).__name__}: {error}", place_of(code))
     if isinstance(train, tuple):
-        files = TextFiles(train, heldout if isinstance(heldout, tuple) else ())
+        files = _text_files(train, heldout if isinstance(heldout, tuple) else ())
         return FoundSource(files, Field(("text",)))
     notes: tuple[Note, ...] = ()
     if train.done:

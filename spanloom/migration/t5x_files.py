@@ -194,7 +194,30 @@ utils.RestoreCheckpointConfig.mode = 'specific'
 utils.RestoreCheckpointConfig.dtype = 'bfloat16'
 """ + _data("", "test", batch="32", seed="0", cached="False", pack="False")
 
-_RUNS = {"pretrain": _PRETRAIN, "finetune": _FINETUNE, "infer": _INFER}
+_EVAL = """
+from __gin__ import dynamic_registration
+import __main__ as eval_script
+import seqio
+from t5x import partitioning
+from t5x import utils
+CHECKPOINT_PATH = %gin.REQUIRED
+EVAL_OUTPUT_DIR = %gin.REQUIRED
+MIXTURE_OR_TASK_NAME = %gin.REQUIRED
+TASK_FEATURE_LENGTHS = None
+MIXTURE_OR_TASK_MODULE = None
+eval_script.evaluate.model = %MODEL
+eval_script.evaluate.output_dir = %EVAL_OUTPUT_DIR
+eval_script.evaluate.dataset_cfg = @utils.DatasetConfig()
+eval_script.evaluate.partitioner = @partitioning.PjitPartitioner()
+eval_script.evaluate.restore_checkpoint_cfg = @utils.RestoreCheckpointConfig()
+eval_script.evaluate.inference_evaluator_cls = @seqio.Evaluator
+seqio.Evaluator.logger_cls = [@seqio.PyLoggingLogger, @seqio.TensorBoardLogger, @seqio.JSONLogger]
+partitioning.PjitPartitioner.num_partitions = 1
+utils.RestoreCheckpointConfig.path = %CHECKPOINT_PATH
+utils.RestoreCheckpointConfig.mode = 'specific'
+""" + _data("", "test", batch="32", cached="False", pack="False")
+
+_RUNS = {"pretrain": _PRETRAIN, "finetune": _FINETUNE, "infer": _INFER, "eval": _EVAL}
 
 
 def t5x_file(name: str) -> str | None:

@@ -63,6 +63,9 @@ def t5x_draft(found: Bindings, name: str, tasks: TaskFinder) -> Draft:
     vocabulary, parameters = vocabulary_of(found, owner)
     data = tasks(replace(asked, vocabulary=vocabulary))
     start, follow, done = _start(found)
+    if not training:
+        why = "the checkpoint is named on the command line: spanloom eval CHECKPOINT RECIPE"
+        found.note("changed", why, "RestoreCheckpointConfig", "path")
     run = Run(
         name=name,
         task=data.data,

@@ -49,6 +49,7 @@ def macros(value: Any) -> list[Macro]:
     return []
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", NAMES)
 def test_what_golden_bindings_come_to(name: str, tmp_path: Path) -> None:
     """The bindings written as a file of the same grammar, cut in three that include one another."""
@@ -64,6 +65,7 @@ def test_what_golden_bindings_come_to(name: str, tmp_path: Path) -> None:
     assert [one.text for one in config.imports] == wanted["imports"]
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", TOP_LEVEL)
 def test_files_of_t5x_are_known_where_they_are_not_there(name: str, tmp_path: Path) -> None:
     (tmp_path / "run.gin").write_text(TOP_LEVEL[name])
@@ -72,6 +74,7 @@ def test_files_of_t5x_are_known_where_they_are_not_there(name: str, tmp_path: Pa
     assert len(config.known) == 2 and not config.missing
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", KNOWN)
 def test_models_of_t5x_are_known(name: str) -> None:
     check(read_gin([KNOWN[name]]), expected(name))
@@ -87,6 +90,7 @@ def real_file(name: str) -> Path:
     return path
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", NAMES)
 def test_real_files(name: str) -> None:
     path, wanted = real_file(name), expected(name)

@@ -70,6 +70,7 @@ def from_text(text: str, folder: Path, *overrides: tuple[str, str]) -> Migrated:
     return migrate([str(folder / "run.gin")], overrides)
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", NAMES)
 def test_every_binding_is_carried_over_or_listed(name: str, tmp_path: Path) -> None:
     file = gin_file(name, tmp_path)
@@ -91,6 +92,7 @@ def test_every_binding_is_carried_over_or_listed(name: str, tmp_path: Path) -> N
             assert " ".join(f"{note.what} {note.why}".split()) in comments, note
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", NAMES)
 def test_the_recipe_gives_the_drafted_run(name: str, tmp_path: Path) -> None:
     made = migrate([gin_file(name, tmp_path)], given(name))
@@ -108,6 +110,7 @@ def without_code(run: Run) -> Run:
     return replace(run, task=map_tasks(run.task, lambda task: replace(task, preprocessors=())))
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_carried_over_decides_something(name: str, tmp_path: Path) -> None:
     """Every number that is said to be carried over changes the recipe when it changes."""
@@ -181,6 +184,7 @@ def test_a_fine_tuning_counts_its_steps_from_the_start(tmp_path: Path) -> None:
     assert run.eval == Evaluation(100, 20, answers="all")
 
 
+@pytest.mark.golden
 def test_hmbyt5_of_mesh_tensorflow(tmp_path: Path) -> None:
     made = migrate([gin_file(NAMES[0], tmp_path)])
     run = run_of(made, tmp_path, text=("en.txt",)).resolve()
@@ -195,6 +199,7 @@ def test_hmbyt5_of_mesh_tensorflow(tmp_path: Path) -> None:
     assert run.checkpoint == Checkpoints(25_000, keep_every=25_000)
 
 
+@pytest.mark.golden
 def test_another_network_of_mesh_tensorflow_is_said(tmp_path: Path) -> None:
     file = gin_file(NAMES[0], tmp_path)
     made = migrate([file], [("encoder/SelfAttention.shared_kv", "True")])
@@ -202,6 +207,7 @@ def test_another_network_of_mesh_tensorflow_is_said(tmp_path: Path) -> None:
     assert len(lost) == 1 and "False" in lost[0].why
 
 
+@pytest.mark.golden
 def test_dropout_that_never_took_effect_is_said(tmp_path: Path) -> None:
     made = migrate([gin_file("multilingual-t0__mt0_xl_finetune", tmp_path)])
     assert run_of(made, tmp_path).model.dropout == 0.0
@@ -285,6 +291,7 @@ def test_an_include_that_is_nowhere_is_listed(tmp_path: Path) -> None:
     assert next(note.what for note in made.notes if note.kind == "lost") == "include 'nowhere.gin'"
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", NAMES)
 def test_recipes_are_formatted(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ruff")

@@ -153,15 +153,15 @@ def test_functions_of_ones_own(tmp_path: Path) -> None:
     ]
     qa = made.data.parts[0].part
     assert isinstance(qa, Task)
-    assert qa.source == TextFiles(("/data/qa-train.tsv",), ("/data/qa-validation.tsv",))
+    assert qa.source == TextFiles(("/data/qa-train.tsv",), ("/data/qa-validation.tsv",), format="txt")
     assert [one.qualname for one in qa.preprocessors] == ["ParseTsv", "question", "prefixed"]
-    assert [one.qualname for one in qa.metrics] == ["bleu", "rouge", "share_ended"]
+    assert [one.qualname for one in qa.metrics] == ["bleu", "rouge", "share_ended", "doubled"]
     functions = run_functions(made)
     row = functions["question"]({"question": "Who?", "context": "ABC", "answer": {"text": "a \n b"}})
     assert row == {"inputs": "question: Who? context: abc", "targets": "a b"}
     assert functions["prefixed"]({"inputs": "x", "targets": "y"}) == {"inputs": "qa x", "targets": "y"}
     assert functions["share_ended"](["a", "b"], ["a.", "b"]) == {"ended": 50.0}
-    assert functions["clean"](" a ") == "a"
+    assert functions["clean"](" a ") == "a" and functions["doubled"]([], ["a", "a"]) == {"doubled": 1.0}
 
 
 def test_what_is_tensorflow_is_named_with_file_line_and_a_rewrite(tmp_path: Path) -> None:
@@ -252,7 +252,8 @@ def test_sources(tmp_path: Path) -> None:
         HEAD
         + """
 add(name="tf", source=seqio.TFExampleDataSource({"train": ["a", "b"], "validation": "c"}, {}))
-add(name="own", source=seqio.FunctionDataSource(lambda split, shuffle_files, seed=None: tf.data.TextLineDataset(split), ["train"]))
+lines = lambda split, shuffle_files, seed=None: tf.data.TextLineDataset(split)
+add(name="own", source=seqio.FunctionDataSource(lines, ["train"]))
 add(name="gen", source=seqio.FunctionDataSource(
     lambda split, shuffle_files: tf.data.Dataset.from_generator(lambda: iter([1]), tf.int32), ["train"]))
 add(name="split", source=seqio.TfdsDataSource("b/c:2.0.0", splits={"train": "train[:5%]"}))
@@ -290,7 +291,7 @@ def test_a_module_that_fails_is_named_with_its_line(text: str, message: str, tmp
 
 
 def test_names_that_nothing_registers(tmp_path: Path) -> None:
-    with pytest.raises(MigrationError, match="'en_corpu'.*did you mean 'en_corpus'"):
+    with pytest.raises(MigrationError, match=r"'en_corpu'; did you mean en_corpus"):
         found(seqio_modules.HMBYT5, tmp_path, "en_corpu")
     with pytest.raises(MigrationError, match="no such file"):
         finder_of(["nowhere.py"])
