@@ -3,9 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+from spanloom.settings.follow import Follow
 from spanloom.settings.model import Model
+from spanloom.settings.optimizer import Rsqrt
 from spanloom.settings.serialize import SettingsError
 from spanloom.settings.vocabulary import SentencePiece, Vocabulary
+
+_RELEASED_AT = 1_000_000
+"""Step of Google's checkpoints of T5, mT5 and ByT5."""
 
 
 def model_and_vocabulary(start: str) -> tuple[Model, Vocabulary]:
@@ -61,6 +66,18 @@ def _of_t5x(path: Path) -> tuple[Model, Vocabulary]:
             f"model that it was trained with beside it, as {opened.checkpoint.path.parent / 'spiece.model'}"
         )
     return opened.model, found.vocabulary
+
+
+def going_on(start: str) -> tuple[Follow, Rsqrt]:
+    """How pretraining of a released model goes on: with its optimizer's state, at the step that it had come to.
+
+    A Hugging Face folder has neither: its optimizer begins anew, with the schedule where Google's models had come to.
+    """
+    from spanloom.conversion.detect import detect
+
+    if detect(Path(start).expanduser()) == "huggingface":
+        return Follow(), Rsqrt(step_offset=-_RELEASED_AT)
+    return Follow(optimizer="continue", schedule="continue"), Rsqrt()
 
 
 def needed(recipe: str) -> SettingsError:

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.short
 # What a recipe needs before it can make a run.
 TEXT = {"text": ("a.txt",)}
 NEEDED = {"pretrain": TEXT, "byt5_small": TEXT, "t5_1_1_base": TEXT, "multilingual": TEXT}
-WITH_OWN_TEST = {"finetune", "g2p", "language_after_language", "lm_adaptation", "mt0", "prompted", "t0", "xxl"}
+WITH_OWN_TEST = {"finetune", "g2p", "hmbyt5", "language_after_language", "lm_adaptation", "mt0", "prompted", "ro_t5"}
+WITH_OWN_TEST |= {"t0", "t5_1_1_small_c4", "xxl"}
 
 
 @pytest.mark.parametrize("name", [name for name in shipped() if name not in WITH_OWN_TEST])
