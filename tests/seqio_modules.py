@@ -124,7 +124,8 @@ def apply_template(dataset, template):
 
 def get_dataset_splits(dataset_name, subset_name=None):
     info = datasets.get_dataset_infos(dataset_name)
-    return info[subset_name or list(info.keys())[0] if info else "default"].splits
+    subset_name = subset_name or list(info.keys())[0]
+    return info[subset_name].splits
 
 
 def task_clean(text):
@@ -154,6 +155,7 @@ GET_METRICS = {"BLEU": mt.bleu, "ROUGE": mt.rouge, "Span Squad": mt.span_squad, 
                "Trivia QA": mt.trivia_qa, "Accuracy": mt.accuracy}
 MAX_EXAMPLES_PER_DATASET = 500_000
 all_templates = promptsource.templates.TemplateCollection()
+all_templates.remove("other")  # its splits have names of their own
 TRAIN_SIZE: Dict[Tuple[str, Optional[str]], int] = {("glue", "mrpc"): 3668, ("imdb", None): 25000}
 TRAIN_SIZE[("big", None)] = 4_000_000
 
@@ -222,7 +224,7 @@ t0_train_mixture: List[str] = []
 mixture_cap: Dict[str, int] = {}
 for dataset_name, subset_name in all_templates.keys:
     if (dataset_name, subset_name) not in TRAIN_SIZE:
-        all_templates.keys.remove((dataset_name, subset_name))
+        all_templates.remove(dataset_name, subset_name)
         continue
     dataset = all_templates.get_dataset(dataset_name, subset_name)
     train_size = TRAIN_SIZE[(dataset_name, subset_name)]
@@ -232,6 +234,11 @@ for dataset_name, subset_name in all_templates.keys:
         name = add_task(dataset_name, subset_name, template_name)
         t0_train_mixture.append(name)
         mixture_cap[name] = cap
+
+for number in ("r1", "r2"):
+    for template_name in all_templates.get_dataset("other", None).all_template_names:
+        name = utils.get_task_name("other", None, template_name) + f"_{number}"
+        add_task("other", None, template_name, name, {"train": f"train_{number}", "validation": f"dev_{number}"})
 
 seqio.MixtureRegistry.add("t0_train", [task for task in t0_train_mixture], default_rate=lambda t: mixture_cap[t.name])
 '''

@@ -63,9 +63,11 @@ def main(argv: Sequence[str]) -> int:
 
     search = [one for word in chosen.gin_search_paths for one in word.split(",")]
     made = migrate(named, overrides, search=search, modules=chosen.module, prompts=chosen.prompts, path=chosen.out)
-    _check(made.text, place.name)
+    problem = _check(made.text, place.name)
     write_file(place, lambda file: file.write(made.text.encode()))
     _say(made.notes, place)
+    if problem:
+        print(f"{place}: to be mended before it runs: {problem}", file=sys.stderr)
     return 0
 
 
@@ -106,15 +108,25 @@ def _place(name: str, overwrite: bool) -> Path:
     return path
 
 
-def _check(text: str, name: str) -> None:
-    """The recipe must be one before it is written. Raises RecipeError with its line where it is not."""
+def _check(text: str, name: str) -> str:
+    """What keeps the recipe from running, empty if nothing does. It must be one before it is written: raises
+    RecipeError with its line where it is not.
+    """
     from spanloom.cli.recipe import find
+    from spanloom.settings.run import Run
+    from spanloom.settings.serialize import SettingsError
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_text(text, encoding="utf-8")
         recipe = find(str(path))
-        recipe.make(**{one.name: one.default for one in recipe.parameters})
+        run = recipe.make(**{one.name: one.default or ("files",) for one in recipe.parameters})
+    assert isinstance(run, Run)
+    try:
+        run.resolve()
+    except SettingsError as error:
+        return str(error)
+    return ""
 
 
 def _say(notes: "Sequence[Note]", place: Path) -> None:

@@ -61,11 +61,19 @@ class _SplitInfo:
     num_examples: int | None = None
 
 
+class _Splits(dict[str, _SplitInfo]):
+    """The usual splits, and any that is asked for by its name."""
+
+    def __init__(self) -> None:
+        super().__init__({name: _SplitInfo() for name in ("train", "validation", "test")})
+
+    def __missing__(self, key: str) -> _SplitInfo:
+        return _SplitInfo()
+
+
 @dataclass(frozen=True)
 class _Info:
-    splits: Mapping[str, _SplitInfo] = field(
-        default_factory=lambda: {name: _SplitInfo() for name in ("train", "validation", "test")}
-    )
+    splits: Mapping[str, _SplitInfo] = field(default_factory=_Splits)
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,7 @@ class HubLog:
             "datasets.get_dataset_infos": self.infos,
             "datasets.get_dataset_config_names": lambda *args, **kwargs: [],
             "datasets.load.load_dataset": self.load,
+            "promptsource.utils.get_dataset_builder": self.builder,
         }
 
     def load(self, path: Any = "", name: Any = None, *args: Any, **kwargs: Any) -> HubData:
@@ -114,5 +123,10 @@ class HubLog:
 
 
 class _Infos(dict[str, _Info]):
+    """One configuration, and any that is asked for by its name."""
+
+    def __init__(self) -> None:
+        super().__init__({"default": _Info()})
+
     def __missing__(self, key: str) -> _Info:
         return _Info()

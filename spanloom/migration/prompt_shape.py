@@ -61,16 +61,24 @@ class Collection:
 
     def __init__(self, found: Mapping[DataSetName, DataSetTemplates]):
         self._found = found
+        self._removed: set[DataSetName] = set()
 
     @property
     def keys(self) -> list[DataSetName]:
         """Data sets and subsets."""
-        return list(self._found)
+        return [name for name in self._found if name not in self._removed]
+
+    def remove(self, dataset_name: str, subset_name: str | None = None) -> None:
+        """Leaves one out of what is listed; it can still be asked for by its name."""
+        self._removed.add((dataset_name, subset_name))
+
+    def __len__(self) -> int:
+        return len(self.keys)
 
     @property
     def datasets_templates(self) -> dict[DataSetName, DatasetTemplates]:
         """All of them."""
-        return {name: DatasetTemplates(one) for name, one in self._found.items()}
+        return {name: DatasetTemplates(self._found[name]) for name in self.keys}
 
     def get_dataset(self, dataset_name: str, subset_name: str | None = None) -> DatasetTemplates:
         """The templates of one."""

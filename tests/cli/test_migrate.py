@@ -71,6 +71,11 @@ def test_bad_command_lines_are_named_and_write_nothing(
     assert (folder / "run.py").read_text() == "mine"
 
 
+def test_what_contradicts_itself_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "run.gin", "--gin.trainer.Trainer.num_microbatches=3"]) == 0
+    assert "to be mended before it runs: microbatch_size is 42" in capsys.readouterr().err
+
+
 def test_overwrite(folder: Path) -> None:
     (folder / "recipe.py").write_text("mine")
     assert main(["migrate", "run.gin", "--overwrite"]) == 0

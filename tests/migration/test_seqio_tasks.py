@@ -134,6 +134,9 @@ def test_t0(tmp_path: Path) -> None:
     assert isinstance(written, Task) and [str(one) for one in written.metrics] == ["bleu"]
     assert lost(made) == {}
     assert any("asked the Hub for its splits" in note.why for note in made.notes)
+    round_2 = finder(Asked("other_write_r2", PAIRS)).data
+    assert isinstance(round_2, Task)
+    assert round_2.source == HuggingFaceDataset("other", None, "train_r2", "dev_r2")
 
 
 def run_functions(made: FoundData) -> dict[str, Any]:
