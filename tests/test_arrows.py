@@ -12,6 +12,7 @@ FLOORS = (
     "cli",
     "recipes",
     "launch",
+    "migration",  # writes recipes: it knows settings, sizes and foreign layouts, and nothing of training
     "report",
     "training",
     "evaluation",

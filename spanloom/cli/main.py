@@ -33,7 +33,8 @@ COMMANDS = {
     "show": ("RECIPE [--task NAME]", "examples as the model will see them: spans in colour, rates, lengths, padding"),
     "cache": ("RECIPE [--out DIR]", "build the token stores of a recipe beforehand"),
     "vocab": ("train|check|trim", "a SentencePiece model from text; what a vocabulary does to text; a smaller one"),
-    "convert": ("SRC DST --to hf", "a run or checkpoint, ours or T5X's, as a folder that Hugging Face loads"),
+    "convert": ("SRC DST [--to hf|t5x|spanloom]", "a checkpoint in another format, every weight compared"),
+    "migrate": ("GIN [--module tasks.py]", "a T5X gin file (and its SeqIO task module) as a recipe"),
     "inspect": ("SRC", "what a checkpoint is: format, architecture, step, optimizer, vocabulary, sentinels"),
     "report": (
         "RUN [RUN ...] --out report.html",
