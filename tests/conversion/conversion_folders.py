@@ -13,6 +13,7 @@ from torch_files import write_old_torch, write_torch
 
 from spanloom.conversion.detect import detect
 from spanloom.conversion.huggingface import import_hf, read_lineage, write_folder
+from spanloom.conversion.stored_model import as_stored
 from spanloom.conversion.t5x import model_from_t5x
 from spanloom.conversion.t5x_names import from_t5x
 from spanloom.conversion.trained_model import Lineage, TrainedModel
@@ -27,7 +28,7 @@ GIN = "T5Config.mlp_activations = ('gelu', 'linear')\nT5Config.num_heads = 2\n"
 
 def hugging_face(folder: Path, vocabulary: Vocabulary | None = None, shard: int | None = 20_000) -> None:
     source = TrainedModel(MODEL, unflatten(MODEL, from_t5x(random_weights(MODEL))), vocabulary or Bytes(), Lineage("a"))
-    write_folder(folder, source, name="x", max_shard_bytes=shard)
+    write_folder(folder, as_stored(source), name="x", max_shard_bytes=shard)
 
 
 def pieces(folder: Path) -> None:

@@ -92,7 +92,7 @@ def test_hugging_face_to_t5x_and_back_is_equal_to_the_bit(tmp_path, tiny, make_s
 def test_t5x_to_t5x_keeps_every_array(tmp_path, tiny, layout, bfloat16):
     weights = random_weights(tiny, layout, bfloat16=bfloat16)
     path = write_t5x_file(tmp_path / "base" / "checkpoint_70", weights)
-    source = stored_t5x(path, vocabulary="bytes")
+    source = stored_t5x(path, vocabulary="bytes", activations=tiny.activations)
     assert convert(source, tmp_path / "kept", T5X, dtype="keep").largest_difference == 0
     found = open_checkpoint(tmp_path / "kept" / "checkpoint_70").weights
     assert {f"target/{name}" for name in found} == weights.keys()
@@ -176,7 +176,7 @@ def test_an_optimizer_that_is_not_what_it_was_is_noticed(tmp_path, tiny, monkeyp
         for slot in ("m", "v", "v_row", "v_col")
     }
     arrays = weights | slots | {"state/step": np.asarray(5, np.int32)}
-    source = stored_t5x(make_t5x(tmp_path / "checkpoint_5", arrays), vocabulary="bytes")
+    source = stored_t5x(make_t5x(tmp_path / "checkpoint_5", arrays), vocabulary="bytes", activations=tiny.activations)
     report = convert(source, tmp_path / "good", T5X)
     assert report.num_slots == sum(array.size for array in weights.values())
     assert "so is the optimizer's memory" in report.describe()

@@ -10,10 +10,9 @@ from vocabulary_models import sentences, write_model
 
 from spanloom.conversion.convert import ParityError, model_from_hf
 from spanloom.conversion.errors import ConversionError
-from spanloom.conversion.parity import logits
 from spanloom.conversion.surgery import EMBEDDING
 from spanloom.conversion.trained_model import Lineage, TrainedModel
-from spanloom.conversion.trim import TABLE, trim_to_hf
+from spanloom.conversion.trim import TABLE, logits, trim_to_hf
 from spanloom.model.params import declare, flatten, initialize
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import Bytes, SentencePiece
@@ -111,4 +110,4 @@ def test_transformers_loads_it_with_our_ids_and_logits(tmp_path, hugging_face):
     cases = {"t5": {"folder": str(tmp_path / "out"), "texts": [*lines, "Nebel <extra_id_0> hell"]}}
     report, found = hugging_face(tmp_path, cases, {"t5": batch})
     assert report["t5"]["ids"] == [[*vocabulary.encode(text).tolist(), 1] for text in cases["t5"]["texts"]]
-    np.testing.assert_allclose(found["t5"], logits(read.model, read.params, batch), atol=1e-4)
+    np.testing.assert_allclose(found["t5"]["logits"], logits(read.model, read.params, batch), atol=1e-4)

@@ -100,7 +100,8 @@ def test_t5x_to_spanloom_and_back_is_equal_to_the_bit(tmp_path, layout):
         slots[f"{name}/v"] = draw.random(place.shape, np.float32)
     arrays = weights | slots | {"state/step": np.asarray(1_000_000, np.int32)}
     original = write_t5x(tmp_path / "checkpoint_1000000", arrays)
-    convert(stored_t5x(original, vocabulary="bytes"), tmp_path / "ours", SPANLOOM, dtype="keep")
+    source = stored_t5x(original, vocabulary="bytes", activations=DEEP.activations)
+    convert(source, tmp_path / "ours", SPANLOOM, dtype="keep")
     assert {weight.dtype for weight in open_model(tmp_path / "ours").weights.values()} == {"bfloat16"}
     convert(open_model(tmp_path / "ours"), tmp_path / "out", T5X, dtype="keep")
     before, after = open_checkpoint(original), open_checkpoint(tmp_path / "out" / "checkpoint_1000000")

@@ -137,7 +137,8 @@ def test_our_checkpoint_written_for_t5x_is_the_one_that_t5x_would_have_written(o
 @pytest.mark.parametrize("source", ["ours", "theirs"])
 def test_a_converted_model_goes_on_as_what_it_came_from(run, ours, theirs, tmp_path, source):
     """The optimizer's memory and the step come along, from T5X and from a run."""
-    convert(open_model({"ours": ours, "theirs": theirs}[source], vocabulary=None), tmp_path / "out", SPANLOOM)
+    opened = open_model(ours) if source == "ours" else open_model(theirs, activations=",".join(run.model.activations))
+    convert(opened, tmp_path / "out", SPANLOOM)
     following = dataclasses.replace(run, start=str(tmp_path / "out"), follow=ON)
     shapes = state_shapes(declare(run.model), build(run.optimizer, run.schedule, declare(run.model)), run.weights)
     found = find_start(following)
