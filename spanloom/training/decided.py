@@ -18,9 +18,8 @@ from spanloom.training.loggers import METRICS_FILE
 from spanloom.training.origin import FROM_THE_BEGINNING, Origin, rate_of_step
 from spanloom.training.progress import Display, amount, times
 from spanloom.training.trackers import asked_for
-from spanloom.vocabularies.build import build as build_vocabulary
 from spanloom.vocabularies.pieces import pieces_of
-from spanloom.vocabularies.vocabulary import padded
+from spanloom.vocabularies.vocabulary import Vocabulary, padded
 
 _MUCH = 1024  # rows
 
@@ -50,7 +49,7 @@ def _rows(
         f"layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of {model.d_kv}, "
         f"V = {model.vocab_size}",
     )
-    yield "ids", _ids(run)
+    yield "ids", _ids(run, data.vocabulary)
     yield "precision", _precision(run)
     yield "devices", _devices(layout)
     yield (
@@ -76,9 +75,9 @@ def _rows(
     yield "output", f"{directory}{'; logged to ' if also else ''}{', '.join(also)}"
 
 
-def _ids(run: Run) -> str:
+def _ids(run: Run, vocabulary: Vocabulary) -> str:
     """What the rows of the embedding stand for; a SentencePiece file need not hold sentinels."""
-    settings, vocabulary, rows = run.vocabulary, build_vocabulary(run.vocabulary), run.model.vocab_size
+    settings, rows = run.vocabulary, run.model.vocab_size
     sentinels = vocabulary.sentinels
     shown = f" ({', '.join(map(str, sentinels[:2]))}, ...)" if sentinels else ""
     what = "bytes"

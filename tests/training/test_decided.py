@@ -19,6 +19,7 @@ from spanloom.settings.vocabulary import SentencePiece
 from spanloom.settings.weights import Weights
 from spanloom.training.decided import say_decided
 from spanloom.training.progress import amount
+from spanloom.vocabularies.build import build
 
 pytestmark = pytest.mark.short
 TEXT = tiny_run(Path("a.txt"), 10)
@@ -27,7 +28,8 @@ TEXT = tiny_run(Path("a.txt"), 10)
 def said(run, *, layout=None, examples=100, is_stream=False):
     lines = []
     train = SimpleNamespace(num_examples=examples, examples_per_row=1.0, is_stream=is_stream)
-    data = SimpleNamespace(train=train, lengths={"encoder": 32, "decoder": 9})
+    vocabulary = build(run.vocabulary)
+    data = SimpleNamespace(train=train, lengths={"encoder": 32, "decoder": 9}, vocabulary=vocabulary)
     layout = layout or make_layout(Mesh(), jax.local_devices()[:1])
     say_decided(SimpleNamespace(say=lines.append), run, data, layout, 24_928, Path("runs/a"))
     return lines
