@@ -24,6 +24,7 @@ MOST_CURVES = 5_000
 MOST_FILLS = 200
 """Evaluations of which it is kept what was filled in."""
 _LARGEST_STEP = 2**53
+_LAST_SECOND = 253_402_300_800  # the year 10000
 _COMPARED = 256  # bytes before the place that was read to
 _OTHERS = 1_000  # events of other kinds that are kept
 
@@ -99,6 +100,8 @@ class Metrics:
         """What was filled in at evaluations, by task and step, as the run wrote it down."""
         self.last_step = 0
         """The highest step of any line."""
+        self.times: tuple[float, float] | None = None
+        """When the earliest and the latest line was written, in seconds since 1970; None where none says so."""
 
     def refresh(self) -> bool:
         """Read what has come since; whether anything has, or was cut back."""
@@ -138,6 +141,9 @@ class Metrics:
     def _add(self, event: Mapping[str, Any]) -> None:
         kind, step, task = event["kind"], event["step"], event.get("task", "")
         self.last_step = max(self.last_step, step)
+        if (written := _time(event.get("time"))) is not None:
+            first, last = self.times or (written, written)
+            self.times = min(first, written), max(last, written)
         if kind == "parameters":
             return
         if kind == "fills":
@@ -149,7 +155,7 @@ class Metrics:
                 self.events.append(dict(event))
             return
         for name, value in event.items():
-            if name in ("kind", "step", "task") or isinstance(value, bool):
+            if name in ("kind", "step", "time", "task") or isinstance(value, bool):
                 continue
             if value is None or isinstance(value, int | float):
                 self._point((kind, task, name), step, math.nan if value is None else _float(value))
@@ -206,6 +212,11 @@ def _is_event(event: Mapping[str, Any]) -> bool:
         and isinstance(kind, str)
         and isinstance(event.get("task", ""), str)
     )
+
+
+def _time(value: Any) -> float | None:
+    """Seconds since 1970; None for what is no time of a run, nor of any calendar."""
+    return float(value) if isinstance(value, int | float) and 0 < value < _LAST_SECOND else None
 
 
 def _float(value: float) -> float:

@@ -110,6 +110,7 @@ def costs(views: Sequence[View]) -> Table:
     headings = (
         "run",
         "hours",
+        "from start to end",
         "devices",
         "device-hours",
         "tokens",
@@ -127,13 +128,18 @@ def _costs(view: View) -> tuple[str, ...]:
     shares = [recent_share(view, name) for name in ("eval_time", "checkpoint_time", "data_wait")]
     return (
         view.label,
-        f"{cost.hours:,.2f}" if cost.hours >= 0.1 else f"{cost.hours:.2g}",
+        _hours(cost.hours),
+        _hours(cost.elapsed) if cost.elapsed else "-",
         ", ".join(kinds) or "-",
-        f"{cost.device_hours:,.2f}" if cost.device_hours >= 0.1 else f"{cost.device_hours:.2g}",
+        _hours(cost.device_hours),
         amount(cost.tokens) if cost.tokens else "-",
         f"{amount(cost.flops)}FLOP" if cost.flops else "-",
         *shares,
     )
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.2f}" if hours >= 0.1 else f"{hours:.2g}"
 
 
 def recent_share(view: View, name: str) -> str:
