@@ -138,12 +138,22 @@ def _say_start(start: "Start", name: str) -> None:
 
 
 def output_directory(command: Command[Any]) -> Path:
-    """--out, the run directory that goes on, or runs/NAME. Raises UsageError for an empty name."""
+    """--out, the run directory that goes on, or runs/NAME. Raises UsageError for an empty name, and for an address."""
     recipe = command.recipe
     if "out" in command.asked and not (command.run.out or "").strip():
         raise UsageError("--out is empty: name a directory, or leave it out (is a variable of the shell unset?)")
     if "out" in command.asked and command.run.out:
-        return Path(command.run.out)
+        return Path(_no_address(command.run.out))
     if recipe.directory is not None:
         return recipe.directory
-    return Path(command.run.out or f"runs/{recipe.name}")
+    return Path(_no_address(command.run.out or f"runs/{recipe.name}"))
+
+
+def _no_address(out: str) -> str:
+    """A directory. As the name of one, `s3://bucket/a` would be a folder here, and nothing in the bucket."""
+    if "://" in out:
+        raise UsageError(
+            f"--out {out}: a run is written into a directory, which has locks and files that are mapped into memory. "
+            "Name one of this machine, of a network file system, or of a bucket that is mounted (gcsfuse)"
+        )
+    return out

@@ -93,6 +93,55 @@ def test_a_hostile_bundle_writes_nothing(tmp_path, bad):
     assert not (tmp_path / "home" / "outside.txt").exists()
 
 
+@pytest.fixture
+def unfiltered(monkeypatch):
+    """A Python whose tarfile looks at nothing, as before 3.11.4."""
+    monkeypatch.delattr(tarfile, "data_filter")
+
+
+def unpacked_here(home, data):
+    sha = hashlib.sha256(data).hexdigest()
+    return on_host.unpack({"home": str(home), "hash": sha, "size": len(data)}, io.BytesIO(data))
+
+
+def test_an_older_python_unpacks_as_well(tmp_path, unfiltered):
+    place = Path(unpacked_here(tmp_path, archive())["place"])
+    assert (place / "code" / "a.txt").read_text() == "a"
+    assert (Path(unpacked_here(tmp_path, archive("code/l", b"", tarfile.SYMTYPE, "../code/x"))["place"])).is_dir()
+
+
+def below_a_link():
+    """A link to its own folder, in which another link leads out."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as file:
+        for name, target in (("d", "."), ("d/e", "..")):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            file.addfile(info)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        archive("../outside.txt"),
+        archive("/tmp/outside.txt"),
+        archive("code/../../outside.txt"),
+        archive("code/link", b"", tarfile.SYMTYPE, "../../../etc/passwd"),
+        archive("code/link", b"", tarfile.SYMTYPE, "/etc/passwd"),
+        archive("code/link", b"", tarfile.LNKTYPE, "bundle.json"),
+        archive("code/device", b"", tarfile.CHRTYPE),
+        below_a_link(),
+    ],
+    ids=["above", "absolute", "above by parts", "link", "absolute link", "hard link", "device", "below a link"],
+)
+def test_an_older_python_unpacks_nothing_hostile(tmp_path, unfiltered, bad):
+    with pytest.raises(on_host.RefusedError, match="would not stay in its folder"):
+        unpacked_here(tmp_path / "home", bad)
+    assert not any((tmp_path / "home" / "bundles").iterdir())
+    assert not (tmp_path / "home" / "outside.txt").exists()
+
+
 def test_a_bundle_damaged_on_the_way_is_refused(tmp_path):
     with pytest.raises(HostError, match="arrived damaged"):
         unpacked(tmp_path, archive(), sha="0" * 64)
