@@ -236,7 +236,7 @@ def _out(command: Command[Launching], where: "Target") -> str:
 
 
 def _address(command: Command[Launching], where: "Target") -> str:
-    """The bucket's address where --out is one: sky mounts it. Raises UsageError, with the commands, where nobody does."""
+    """The bucket's address where --out is one and sky mounts it. Raises UsageError where that is for the user to do."""
     from spanloom.launch.buckets import bucket_of, creation, mount_point, mounting, region_of
     from spanloom.launch.tpu import on_all_words
 

@@ -25,9 +25,7 @@ def creation(bucket: str = "BUCKET", region: str = "REGION") -> str:
 def mounting(bucket: str) -> str:
     """The shell line that mounts it on a host, once gcsfuse is installed there."""
     place = shlex.quote(mount_point(bucket))
-    return (
-        f"sudo mkdir -p {place} && sudo chown $USER {place} && gcsfuse --implicit-dirs {shlex.quote(bucket)} {place}"
-    )
+    return f"sudo mkdir -p {place} && sudo chown $USER {place} && gcsfuse --implicit-dirs {shlex.quote(bucket)} {place}"
 
 
 def region_of(zone: str) -> str:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from spanloom.pipeline.durable import json_object
 from spanloom.report.run_files import RunFiles
+from spanloom.report.segments import MetricsText
 from spanloom.training.loggers import METRICS_FILE
 
 Float64Array = npt.NDArray[np.float64]
@@ -85,7 +86,7 @@ class Metrics:
 
     def __init__(self, files: RunFiles) -> None:
         """Reads nothing yet, see `refresh`."""
-        self._files = files
+        self._file = MetricsText(files, METRICS_FILE)
         self._forget()
 
     def _forget(self) -> None:
@@ -105,13 +106,13 @@ class Metrics:
 
     def refresh(self) -> bool:
         """Read what has come since; whether anything has, or was cut back."""
-        size, known = self._files.size(METRICS_FILE) or 0, self._read
+        size, known = self._file.size(), self._read
         if size == self._read and self._unchanged():
             return False
         if size < self._read or not self._unchanged():
             self._forget()
         found, rest = self._read < known, b""
-        for block in self._files.blocks(METRICS_FILE, self._read):
+        for block in self._file.blocks(self._read):
             whole, newline, rest = (rest + block).rpartition(b"\n")
             if newline:
                 self._take(whole + newline)
@@ -122,9 +123,10 @@ class Metrics:
         """Whether the bytes before the place that was read to are still those that were read."""
         start = self._read - len(self._before)
         there = b""
-        for block in self._files.blocks(METRICS_FILE, start) if self._before else ():
+        for block in self._file.blocks(start) if self._before else ():
             there += block
-            break
+            if len(there) >= len(self._before):
+                break
         return there[: len(self._before)] == self._before
 
     def _take(self, lines: bytes) -> None:

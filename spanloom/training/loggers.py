@@ -31,9 +31,9 @@ class MetricsFile:
     """metrics.jsonl: one JSON object a line, flushed as it is written.
 
     Every line has `kind`, `time`, in seconds since 1970, and `step`, the number of updates done: the training line of
-    step 1 describes the first update, so its loss is that of the initial weights. Steps never go back, and (kind, task, step) never comes twice,
-    also after resumes. Numbers are written in full precision: a float32 read back from the file is the same to the
-    last bit.
+    step 1 describes the first update, so its loss is that of the initial weights. Steps never go back, and (kind, task,
+    step) never comes twice, also after resumes. Numbers are written in full precision: a float32 read back from the
+    file is the same to the last bit.
     """
 
     def __init__(
