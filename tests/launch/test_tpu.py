@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from crew_process import two_free_ports
-from launch_stand_ins import calls, programs
+from launch_stand_ins import calls, hurry, programs
 from waiting import until
 
 from spanloom.cli.main import main
@@ -84,9 +84,7 @@ def test_a_preempted_slice_is_found_again_at_its_new_addresses(home, stub, cloud
 
 def test_a_slice_that_is_taken_away_whole_is_waited_for_and_goes_on(home, stub, cloud, tmp_path, capsys, monkeypatch):
     """Nobody is left to say that the others are gone: gcloud is asked, which first knows of a preempted slice."""
-    patience = "import spanloom.launch.attempt as a\na.LOST_SECONDS, a.ASK_SECONDS = 1.0, 0.5\n"
-    (stub.folder / "sitecustomize.py").write_text(patience)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(stub.folder), os.environ.get("PYTHONPATH", "")]))
+    hurry(tmp_path / "patience", monkeypatch, attempt__LOST_SECONDS=1.0, attempt__ASK_SECONDS=0.5)
     stub.behave(_0_1="time.sleep(300)", _1_1="time.sleep(300)")
     port = str(two_free_ports())
     assert launch(stub, tmp_path, "--keep-going", "--detach", "--port", port) == 0
