@@ -2,6 +2,7 @@
 
 import math
 import shlex
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ def summary(views: Sequence[View]) -> Table:
         "tokens",
         "tokens/s",
         "MFU",
+        "last line (UTC)",
     )
     return headings, [_summary(view) for view in views]
 
@@ -58,7 +60,14 @@ def _summary(view: View) -> tuple[str, ...]:
         amount(cost.tokens) if cost.tokens else "-",
         "-" if not len(pace) else amount(_median(pace)),
         "-" if not len(mfu) else f"{_median(mfu):.1%}",
+        _last_written(view),
     )
+
+
+def _last_written(view: View) -> str:
+    """When a run wrote its last line: one that goes on did so a moment ago."""
+    times = [stage.metrics.times[1] for stage in view.stages if stage.metrics.times]
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(max(times))) if times else "-"
 
 
 def state_of(view: View) -> str:

@@ -1,6 +1,7 @@
 """What a host does for a launch, asked as a launch asks: by the program that is sent along."""
 
 import base64
+import fcntl
 import hashlib
 import io
 import json
@@ -244,6 +245,20 @@ def test_last_step_is_the_newest_whole_checkpoint_of_a_run_or_its_stages(tmp_pat
     (tmp_path / "a[b" / "2-de" / "checkpoints" / "7.partial").mkdir()
     (tmp_path / "a[b" / "2-de" / "checkpoints" / "7.partial" / "checkpoint.json").touch()
     assert on_host.last_step(str(tmp_path / "a[b")) == str(tmp_path / "a[b" / "2-de/checkpoints/5")
+
+
+def test_lock_files_of_the_tpu_are_stale_only_where_nobody_holds_them(tmp_path, monkeypatch):
+    path = tmp_path / "libtpu_lockfile"
+    path.touch()
+    monkeypatch.setattr(on_host.glob, "glob", lambda pattern: [str(path)])
+    assert on_host._libtpu_locks() == []
+    with path.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        (said,) = on_host._libtpu_locks()
+    assert f"{path} is held (by an unknown process): another process uses the TPU" in said
+    monkeypatch.setattr(on_host.os, "access", lambda path, mode: False)
+    (said,) = on_host._libtpu_locks()
+    assert f"belongs to another user: sudo rm -f {path}" in said
 
 
 def test_ports_that_are_taken_or_out_of_reach_are_named():
