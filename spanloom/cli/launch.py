@@ -118,8 +118,9 @@ def main(argv: Sequence[str]) -> int:
 
 def _launch(command: Command[Launching], argv: Sequence[str]) -> int:
     from spanloom.launch.bundle import make_bundle
+    from spanloom.launch.processes import coordinator
     from spanloom.launch.record import save
-    from spanloom.launch.targets import target
+    from spanloom.launch.targets import hosts_of, target
 
     asked = command.options
     if not asked.on:
@@ -133,6 +134,8 @@ def _launch(command: Command[Launching], argv: Sequence[str]) -> int:
         return _write_sky(launch, where, bundle, _address(command, where), asked.dry_run)
     if asked.dry_run:
         return _show(launch, where)
+    if where.kind in ("local", "ssh"):
+        coordinator(launch, hosts_of(launch))  # what was mistyped is refused before a launch is made of it
     save(launch, bundle.data)
     from spanloom.launch.watcher import spawn
 

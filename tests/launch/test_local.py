@@ -190,6 +190,8 @@ def test_values_that_look_like_flags_stay_values():
         (("--on", "ssh:hosts.txt", "--out", "relative"), "give the whole path of a directory that they share"),
         (("--on", "local:2", "--out", "s3://bucket/a"), "a run is written into a directory"),
         (("--on", "local:2", "--text", "a=https://me:s3cr3t@host/x"), "holds a password"),
+        (("--on", "local:2", "--coordinator", "node"), "--coordinator 'node': give HOST:PORT"),
+        (("--on", "ssh:absent.txt", "--out", "/nfs/a"), "absent.txt: No such file or directory: write a file"),
         (("--on", "local:2", "--stepz", "3"), "unknown flag --stepz"),
         (("--on", "local:2", "--processes", "3"), "unknown flag --processes"),
     ],
