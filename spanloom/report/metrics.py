@@ -16,7 +16,7 @@ import numpy.typing as npt
 from spanloom.pipeline.durable import json_object
 from spanloom.report.run_files import RunFiles
 from spanloom.report.segments import MetricsText
-from spanloom.training.loggers import METRICS_FILE
+from spanloom.training.loggers import MEASURED_KINDS, METRICS_FILE
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -25,6 +25,7 @@ MOST_CURVES = 5_000
 MOST_FILLS = 200
 """Evaluations of which it is kept what was filled in."""
 _LARGEST_STEP = 2**53
+_TRAINING = ("start", *MEASURED_KINDS)
 _LAST_SECOND = 253_402_300_800  # the year 10000
 _COMPARED = 256  # bytes before the place that was read to
 _OTHERS = 1_000  # events of other kinds that are kept
@@ -102,7 +103,9 @@ class Metrics:
         self.last_step = 0
         """The highest step of any line."""
         self.times: tuple[float, float] | None = None
-        """When the earliest and the latest line was written, in seconds since 1970; None where none says so."""
+        """When the earliest and the latest line of training was written, in seconds since 1970; None: none says so.
+        Results of a finished run are no such lines: whoever looks at them again has them written anew.
+        """
 
     def refresh(self) -> bool:
         """Read what has come since; whether anything has, or was cut back."""
@@ -143,7 +146,7 @@ class Metrics:
     def _add(self, event: Mapping[str, Any]) -> None:
         kind, step, task = event["kind"], event["step"], event.get("task", "")
         self.last_step = max(self.last_step, step)
-        if (written := _time(event.get("time"))) is not None:
+        if kind in _TRAINING and (written := _time(event.get("time"))) is not None:
             first, last = self.times or (written, written)
             self.times = min(first, written), max(last, written)
         if kind == "parameters":

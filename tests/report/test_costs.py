@@ -30,7 +30,8 @@ def test_lines_belong_to_the_devices_of_their_start(tmp_path):
 
 def test_restarts_compiling_and_pauses_are_in_the_time_from_start_to_end(tmp_path):
     timed = [START | {"time": 1e9}, train_line(10, time=1e9 + 60), {**START, "step": 10, "time": 1e9 + 7000}]
-    found = cost(tmp_path, [*timed, train_line(20, time=1e9 + 7200)])
+    looked_at_again = {"kind": "baselines", "step": 20, "time": 1e9 + 1e6}
+    found = cost(tmp_path, [*timed, train_line(20, time=1e9 + 7200), looked_at_again])
     assert found.elapsed == pytest.approx(2.0) and found.hours == pytest.approx(20 * 0.36 / 0.9 / 3600)
 
 
