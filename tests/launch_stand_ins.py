@@ -49,6 +49,23 @@ class Stub:
         return (self.folder / f"ran-{process}-{start}.json").is_file()
 
 
+PATIENCE = {"attempt.FIRST_WAIT": 0.2, "attempt.AGAIN_SECONDS": 0.3, "slurm.POLL_SECONDS": 0.5}
+"""How long watchers of tests wait, in seconds, where it is shorter than for users."""
+
+
+def hurry(folder: Path, monkeypatch: Any, **seconds: float) -> None:
+    """Have watchers, which are processes of their own, wait so long: a module that Python loads as it begins, from
+    `folder`, says so. Names have two underscores for a dot: attempt__GRACE_SECONDS.
+    """
+    folder.mkdir(exist_ok=True)
+    told = PATIENCE | {name.replace("__", "."): value for name, value in seconds.items()}
+    lines = ["import sys", 'if "spanloom.launch.watcher" in sys.orig_argv:']
+    lines.append("    from spanloom.launch import attempt, slurm")
+    (folder / "sitecustomize.py").write_text("\n".join([*lines, *(f"    {k} = {v}" for k, v in told.items()), ""]))
+    others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", str(folder))]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *others]))
+
+
 def executable(path: Path, text: str) -> None:
     """A program."""
     path.write_text(text)

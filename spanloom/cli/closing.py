@@ -35,7 +35,7 @@ def close_run(run: Run, directory: Path, further: str | None = None) -> None:
     checkpoint = chosen(directory, stopping=run.stopping)
     if checkpoint != latest(directory):
         print(f"\nresults of the best checkpoint, {checkpoint}")
-    from spanloom.training import finished, read_model
+    from spanloom.training import copied, finished, read_model
     from spanloom.training.lock import directory_lock
 
     model = functools.cache(lambda: read_model.read_model(checkpoint))
@@ -47,6 +47,7 @@ def close_run(run: Run, directory: Path, further: str | None = None) -> None:
                 hint = hint or results.hint
         if run.after.export:
             _export(directory, checkpoint, model)
+        copied.copy_closed(run, directory, lambda said: print(f"\nwarning: {said}"))
     if further is None:
         further = f"spanloom train {shlex.quote(str(directory))} --steps"
     if further:

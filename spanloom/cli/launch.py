@@ -38,7 +38,8 @@ WHERE is one of
   tpu:NAME@ZONE   all workers of a Cloud TPU, by gcloud
   sky:4           writes a SkyPilot task file, and says how to start it
 
-DIR is one that all hosts share, under the same name: of a network file system, or of a bucket mounted everywhere.
+DIR is one that all hosts share, under the same name: of a network file system, or of a bucket mounted everywhere; with
+sky gs://BUCKET/PATH mounts one.
 
   spanloom launch quickstart --on local:2 --out runs/two        try it here
   spanloom launch my_recipe.py --on ssh:hosts.txt --out /nfs/runs/a --extras cuda --env HF_TOKEN
@@ -117,20 +118,24 @@ def main(argv: Sequence[str]) -> int:
 
 def _launch(command: Command[Launching], argv: Sequence[str]) -> int:
     from spanloom.launch.bundle import make_bundle
+    from spanloom.launch.processes import coordinator
     from spanloom.launch.record import save
-    from spanloom.launch.targets import target
+    from spanloom.launch.targets import hosts_of, target
 
     asked = command.options
     if not asked.on:
         raise UsageError("--on is missing: local:4, ssh:hosts.txt, slurm:4, tpu:NAME@ZONE or sky:4")
     where = target(asked.on)
     _check(asked, where)
+    _refuse_secrets(argv)
     bundle = make_bundle(argv[0], command.recipe.source, Path.cwd())
     launch = _described(command, argv, where, bundle)
     if where.kind == "sky":
-        return _write_sky(launch, where, bundle)
+        return _write_sky(launch, where, bundle, _address(command, where), asked.dry_run)
     if asked.dry_run:
         return _show(launch, where)
+    if where.kind in ("local", "ssh"):
+        coordinator(launch, hosts_of(launch))  # what was mistyped is refused before a launch is made of it
     save(launch, bundle.data)
     from spanloom.launch.watcher import spawn
 
@@ -217,7 +222,11 @@ def _as_typed(flag: Flag) -> list[str]:
 def _out(command: Command[Launching], where: "Target") -> str:
     """The run directory as the hosts name it. Raises UsageError for one that means another place on each."""
     from spanloom.cli.train import output_directory
+    from spanloom.launch.buckets import bucket_of, mount_point
 
+    if address := _address(command, where):
+        bucket, path = bucket_of(address)
+        return f"{mount_point(bucket)}/{path}"
     out = str(output_directory(command))
     if where.kind == "local":
         return os.path.abspath(out)
@@ -227,6 +236,39 @@ def _out(command: Command[Launching], where: "Target") -> str:
             "(a network file system, or a bucket that is mounted everywhere)"
         )
     return out
+
+
+def _address(command: Command[Launching], where: "Target") -> str:
+    """The bucket's address where --out is one and sky mounts it. Raises UsageError where that is for the user to do."""
+    from spanloom.launch.buckets import bucket_of, creation, mount_point, mounting, region_of
+    from spanloom.launch.tpu import on_all_words
+
+    out = command.run.out or ""
+    if "out" not in command.asked or "://" not in out or where.kind not in ("sky", "tpu"):
+        return ""
+    try:
+        bucket, path = bucket_of(out)
+    except ValueError:
+        raise UsageError(
+            f"--out {out}: give gs://BUCKET/PATH, or the whole path of a directory that all hosts share"
+        ) from None
+    if where.kind == "sky":
+        return out
+    everywhere = shlex.join(on_all_words(where.name, where.zone, mounting(bucket)))
+    raise UsageError(
+        f"--out {out}: a run is written into a directory, so mount the bucket on every worker (gcsfuse must be "
+        f"installed there), and give --out {mount_point(bucket)}/{path}:\n"
+        f"  {creation(bucket, region_of(where.zone))}\n  {everywhere}"
+    )
+
+
+def _refuse_secrets(argv: Sequence[str]) -> None:
+    """Raise BadInputError for an address with a password in it: words are written down here and on every host."""
+    from spanloom.tasks.remote_files import refuse_secrets
+
+    for word in argv:
+        for address in re.findall(r"[A-Za-z][A-Za-z0-9+.-]*://\S+", word):
+            refuse_secrets(address)
 
 
 def _free_port() -> int:
@@ -251,22 +293,35 @@ def _show(launch: "Launch", where: "Target") -> int:
         place = Place(f"{launch.home}/bundles/{launch.bundle}", environment if launch.environment else launch.python)
         print(f"# code: {launch.about}\n{shlex.join(submission(launch))} <<'EOF'\n{job_script(launch, 1, place)}EOF")
         return 0
-    from spanloom.launch.planned import commands
+    from spanloom.launch.planned import commands, needed_for_tpu
     from spanloom.launch.targets import hosts_of
 
     if where.kind == "tpu":
-        from spanloom.launch.tpu import creation, describe_words
+        from spanloom.launch.tpu import found_or_imagined
 
-        print(f"# the TPU, if it is not there yet:\n{shlex.join(creation(where.name, where.zone))}")
-        print(f"# its workers:\n{shlex.join(describe_words(where.name, where.zone))}", flush=True)
-    for line in commands(launch, hosts_of(launch)):
+        for line in needed_for_tpu(where.name, where.zone, launch.out):
+            print(line)
+        hosts, why = found_or_imagined(where.name, where.zone)
+        if why:
+            print("# its workers cannot be asked for now; as if there were two, with addresses ADDRESS0 and ADDRESS1:")
+            print("\n".join(f"#   {line}" for line in why.splitlines()))
+    else:
+        hosts = hosts_of(launch)
+    for line in commands(launch, hosts):
         print(line)
     return 0
 
 
-def _write_sky(launch: "Launch", where: "Target", bundle: "Bundle") -> int:
-    from spanloom.launch.sky import write_task
+def _write_sky(launch: "Launch", where: "Target", bundle: "Bundle", address: str, dry: bool) -> int:
+    from spanloom.launch.sky import starting, task, write_task
 
-    for line in write_task(launch, where.count or 1, bundle.data, Path.cwd()):
+    nodes = where.count or 1
+    if dry:
+        name = f"{launch.id}.sky"
+        print(f"# would be written: {name}/ ({launch.about}), and {name}.yaml:")
+        print(task(launch, nodes, name, address), end="")
+        print("".join(f"# {line}\n" for line in starting(launch, address)), end="")
+        return 0
+    for line in write_task(launch, nodes, bundle.data, Path.cwd(), address):
         print(line)
     return 0

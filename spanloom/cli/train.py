@@ -56,6 +56,7 @@ def train(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = No
         check_name(place)
     if command.options.fork is not None and not command.options.fork.strip():
         raise UsageError("--fork is empty: name a new directory (is a variable of the shell unset?)")
+    _no_address(command.options.fork or "", "--fork")
     with connected(command.options.together) as crew:
         _train(command, directory, words, crew)
     return 0
@@ -138,12 +139,23 @@ def _say_start(start: "Start", name: str) -> None:
 
 
 def output_directory(command: Command[Any]) -> Path:
-    """--out, the run directory that goes on, or runs/NAME. Raises UsageError for an empty name."""
+    """--out, the run directory that goes on, or runs/NAME. Raises UsageError for an empty name, and for an address."""
     recipe = command.recipe
     if "out" in command.asked and not (command.run.out or "").strip():
         raise UsageError("--out is empty: name a directory, or leave it out (is a variable of the shell unset?)")
     if "out" in command.asked and command.run.out:
-        return Path(command.run.out)
+        return Path(_no_address(command.run.out))
     if recipe.directory is not None:
         return recipe.directory
-    return Path(command.run.out or f"runs/{recipe.name}")
+    return Path(_no_address(command.run.out or f"runs/{recipe.name}"))
+
+
+def _no_address(out: str, flag: str = "--out") -> str:
+    """A directory. As the name of one, `s3://bucket/a` would be a folder here, and nothing in the bucket."""
+    if "://" in out:
+        raise UsageError(
+            f"{flag} {out}: a run is written into a directory, which has locks and files that are mapped into memory. "
+            "Name one of this machine, of a network file system, or of a bucket that is mounted (gcsfuse); "
+            f"--log.copy-to {out} copies metrics and results there"
+        )
+    return out

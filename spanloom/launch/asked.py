@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from spanloom.launch.attempt import SAVE_SECONDS, stop_processes
 from spanloom.launch.calls import HostError, ask, each
-from spanloom.launch.failure import how
+from spanloom.launch.failure import how, last_line
 from spanloom.launch.hosts import HostsError, Process, processes_of
 from spanloom.launch.processes import process_key
 from spanloom.launch.record import ENDS, Launch, LaunchError, State, is_watched, read_state, write_state
@@ -21,6 +21,8 @@ def stands(launch: Launch) -> Iterator[str]:
     yield f"  run {launch.out}" + (f", saved {state.step}" if state.step else "")
     if state.state in ENDS or watched:
         yield from (f"  {line}" for line in state.processes)
+        if state.state == "running" and (said := last_line(launch.log(state.attempt, 0))):
+            yield f"  process 0 says: {said}"
     else:
         yield "  nobody watches it (was its watcher killed?); its hosts say:"
         yield from (f"  {line}" for line in _asked(launch, state))

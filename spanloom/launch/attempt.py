@@ -32,6 +32,9 @@ SAVE_SECONDS = 600.0
 """A process that is told to stop has so long to save."""
 KILL_SECONDS = 15.0
 """The same after a failure, when nothing can be saved any more."""
+FIRST_WAIT = 2.0
+LONGEST_WAIT = 300.0
+"""Seconds before another start; doubled each time that the run got no further."""
 
 
 @dataclass(frozen=True)

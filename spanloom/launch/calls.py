@@ -102,7 +102,8 @@ class Call:
             return f"{name}: no answer in {seconds:.0f} s" + (f": {said}" if said else "")
         if code == 127 or ("not found" in said and code in (1, 127)):
             return (
-                f"{name}: {said or 'not found'}: is {self.python} there? Install it, or name another one with --python"
+                f"{name}: {said or 'not found'}: is {self.python} there? Install it, or name another one with --python "
+                "(`uv python install 3.11` needs no root, and puts it into ~/.local/bin)"
             )
         if self.host.command[:1] == ("ssh",) and code == 255:
             by_hand = shlex.join([*(word for word in self.host.command if word != "-T"), "true"])

@@ -56,6 +56,11 @@ def shown(log: Path) -> str:
     return "\n".join(f"  {_printable(line)}" for line in chosen) or "  (its log is empty)"
 
 
+def last_line(log: Path) -> str:
+    """What a log ends with; empty where it says nothing."""
+    return shown(log).splitlines()[-1].strip() if log.is_file() and log.stat().st_size else ""
+
+
 def _traceback(lines: Sequence[str]) -> Sequence[str]:
     starts = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if not starts:

@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Iterator
 
+from spanloom.launch import buckets, tpu
 from spanloom.launch.hosts import BOOT, Host, processes_of, shell_path
 from spanloom.launch.processes import SIMULATED, Place, coordinator, train_words
 from spanloom.launch.record import Launch
@@ -29,6 +30,15 @@ def commands(launch: Launch, hosts: tuple[Host, ...]) -> Iterator[str]:
         python = f"{place}/bin/python"
     yield "# preflight on each host: same code and versions, devices, room on disks, lock files, the coordinator's port"
     yield from _starts(launch, hosts, Place(bundle, python))
+
+
+def needed_for_tpu(name: str, zone: str, out: str) -> Iterator[str]:
+    """The commands that make a TPU, and a bucket for its run directory, and that find its workers."""
+    yield f"# the TPU, if it is not there yet:\n{shlex.join(tpu.creation(name, zone))}"
+    yield f"# a bucket for {out}, if no network file system holds it, and where every worker has it:"
+    yield buckets.creation("BUCKET", buckets.region_of(zone))
+    yield shlex.join(tpu.on_all_words(name, zone, buckets.mounting("BUCKET")))
+    yield f"# its workers:\n{shlex.join(tpu.describe_words(name, zone))}"
 
 
 def _starts(launch: Launch, hosts: tuple[Host, ...], place: Place) -> Iterator[str]:

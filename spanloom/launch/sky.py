@@ -11,15 +11,17 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from spanloom.launch.buckets import bucket_of, creation, mount_point
 from spanloom.launch.record import Launch
 
 ENVIRONMENT = "$HOME/.spanloom-environment"
 
 
-def write_task(launch: Launch, nodes: int, bundle: bytes, here: Path) -> Iterator[str]:
+def write_task(launch: Launch, nodes: int, bundle: bytes, here: Path, address: str = "") -> Iterator[str]:
     """Write NAME.sky/, with what is sent, and NAME.sky.yaml; lines that say so, and what starts it.
 
-    Raises FileExistsError where another launch of that name is in its place.
+    `address`: the bucket's, where the run directory is in one. Raises FileExistsError where another launch of that name
+    is in its place.
     """
     name = launch.id
     folder, file = here / f"{name}.sky", here / f"{name}.sky.yaml"
@@ -29,16 +31,24 @@ def write_task(launch: Launch, nodes: int, bundle: bytes, here: Path) -> Iterato
     for kind in ("requirements", "constraints"):
         lines = getattr(launch, kind)
         (folder / f"{kind}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    file.write_text(task(launch, nodes, folder.name), encoding="utf-8")
-    secrets = "".join(f" --secret {variable}" for variable in launch.env)
-    cluster = f"-c spanloom-{name[-4:]}"
+    file.write_text(task(launch, nodes, folder.name, address), encoding="utf-8")
     yield f"wrote {file} and {folder.name}/ ({launch.about})"
+    yield from starting(launch, address)
+
+
+def starting(launch: Launch, address: str = "") -> Iterator[str]:
+    """Lines that say how the task is started."""
+    name = f"{launch.id}.sky.yaml"
+    secrets = "".join(f" --secret {variable}" for variable in launch.env)
+    cluster = f"-c spanloom-{launch.id[-4:]}"
+    if address:
+        yield f"the bucket, if it is not there yet: {creation(bucket_of(address)[0])}"
     yield "choose hardware in it under `resources`, then:"
-    yield f"  sky launch {cluster}{secrets} {shlex.quote(file.name)}          # once; `sky logs`, `sky down` follow"
-    yield f"  sky jobs launch{secrets} {shlex.quote(file.name)}               # managed: back after preemptions"
+    yield f"  sky launch {cluster}{secrets} {shlex.quote(name)}          # once; `sky logs`, `sky down` follow"
+    yield f"  sky jobs launch{secrets} {shlex.quote(name)}               # managed: back after preemptions"
 
 
-def task(launch: Launch, nodes: int, workdir: str) -> str:
+def task(launch: Launch, nodes: int, workdir: str, address: str = "") -> str:
     """The task file's text."""
     train = _train(launch)
     port = launch.port
@@ -50,6 +60,12 @@ def task(launch: Launch, nodes: int, workdir: str) -> str:
         "resources:",
         "  accelerators: H100:8  # what each node has; `sky show-gpus` lists what there is",
     ]
+    if address:
+        bucket, _ = bucket_of(address)
+        lines += ["file_mounts:", f"  {_text(mount_point(bucket))}:", f"    source: {_text(f'gs://{bucket}')}"]
+        lines += ["    mode: MOUNT"]
+    elif nodes > 1:
+        lines.append(f"# All nodes must share {json.dumps(launch.out)}; --out gs://BUCKET/PATH mounts a bucket for it.")
     if launch.env:
         lines += ["secrets:", *(f"  {name}: null" for name in launch.env)]
     lines += ["setup: |", *_indented(_setup(launch))]

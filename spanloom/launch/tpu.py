@@ -5,10 +5,13 @@ import shlex
 import subprocess
 from typing import Any
 
+from spanloom.launch import buckets
 from spanloom.launch.hosts import GoneError, Host, HostsError
 
 SECONDS = 120.0
 KEEP_ALIVE = ("--ssh-flag=-oServerAliveInterval=15", "--ssh-flag=-oServerAliveCountMax=3")
+RUNTIMES = {"v5lite": "v2-alpha-tpuv5-lite", "v5p": "v2-alpha-tpuv5", "v6e": "v2-alpha-tpuv6e"}
+"""Images of the TPU's machines by the beginnings of accelerator types; older ones share one."""
 INSTALL = "install the Google Cloud CLI (gcloud), then `gcloud auth login` and `gcloud config set project PROJECT`"
 
 
@@ -20,7 +23,8 @@ def describe_words(name: str, zone: str) -> list[str]:
 def creation(name: str, zone: str, kind: str = "v4-32") -> list[str]:
     """The command that makes such a TPU, for its owner to run."""
     zone = zone or "ZONE"
-    runtime = ["--accelerator-type", kind, "--version", "tpu-ubuntu2204-base"]
+    version = next((image for start, image in RUNTIMES.items() if kind.startswith(start)), "tpu-ubuntu2204-base")
+    runtime = ["--accelerator-type", kind, "--version", version]
     return ["gcloud", "compute", "tpus", "tpu-vm", "create", name, *_in(zone), *runtime]
 
 
@@ -28,6 +32,19 @@ def ssh_words(name: str, zone: str, worker: int) -> tuple[str, ...]:
     """The words before the line that a worker is to run; gcloud brings the key, and knows the worker's address."""
     ssh = ["gcloud", "compute", "tpus", "tpu-vm", "ssh", name, *_in(zone), f"--worker={worker}"]
     return (*ssh, "--quiet", "--strict-host-key-checking=no", *KEEP_ALIVE, "--command")
+
+
+def on_all_words(name: str, zone: str, line: str) -> list[str]:
+    """The command that runs a shell line on every worker, for its owner."""
+    return ["gcloud", "compute", "tpus", "tpu-vm", "ssh", name, *_in(zone), "--worker=all", "--command", line]
+
+
+def found_or_imagined(name: str, zone: str) -> tuple[tuple[Host, ...], str]:
+    """The workers; where they cannot be asked for, two as they might be, and why."""
+    try:
+        return tpu_hosts(name, zone), ""
+    except HostsError as error:
+        return tuple(Host(f"{name} worker {i}", f"ADDRESS{i}", ssh_words(name, zone, i)) for i in range(2)), str(error)
 
 
 def _in(zone: str) -> list[str]:
@@ -70,8 +87,8 @@ def _described(name: str, zone: str) -> dict[str, Any]:
         kind = GoneError if "NOT_FOUND" in said else HostsError
         raise kind(
             f"`{shlex.join(words)}` failed: {said}\nIf there is no such TPU (is its zone right, tpu:{name}@ZONE?), it "
-            f"is made by {_made(name, zone)}, and a bucket for --out, mounted on its workers by gcsfuse, by `gcloud "
-            "storage buckets create gs://BUCKET --location REGION`"
+            f"is made by {_made(name, zone)}, and a bucket for --out, mounted on its workers by gcsfuse, by "
+            f"`{buckets.creation('BUCKET', buckets.region_of(zone))}`; --dry-run prints every command"
         )
     try:
         found = json.loads(done.stdout)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from spanloom.launch import attempt as attempts
 from spanloom.launch.attempt import Attempt, Outcome
 from spanloom.launch.bundle import BundleError
 from spanloom.launch.calls import HostError
@@ -22,9 +23,6 @@ from spanloom.launch.hosts import HostsError
 from spanloom.launch.record import ENDS, Launch, LaunchError, State, claim, read_launch, read_state, write_state
 from spanloom.pipeline.durable import StorageError
 
-FIRST_WAIT = 2.0
-LONGEST_WAIT = 300.0
-"""Seconds before another start; doubled each time that the run got no further."""
 STUCK = 3
 """Starts in a row that may end at the same checkpoint."""
 SAVED = "stopped after step"
@@ -117,7 +115,7 @@ class Watcher:
 
     def _wait(self) -> bool:
         """Wait before another start; whether there is to be one."""
-        seconds = min(FIRST_WAIT * 2**self._fruitless, LONGEST_WAIT)
+        seconds = min(attempts.FIRST_WAIT * 2**self._fruitless, attempts.LONGEST_WAIT)
         self._now("waiting", restarts=self._state.restarts + 1)
         where = f" from {self._state.step}" if self._state.step else ""
         say(f"restart {self._state.restarts} of at most {self.launch.restarts} in {seconds:.0f} s{where}")

@@ -1,7 +1,8 @@
 """What a run has cost: time, devices and tokens, added up from what its training lines say of themselves.
 
 A line tells the pace of the steps since the line before it, and which share of the time went into evaluating and
-saving. Steps whose lines were lost with a kill, compiling and starting are not in it.
+saving. Steps whose lines were lost with a kill, compiling and starting are not in it: they are in the time that went
+by from a run's first line to its last, of which each line has the hour.
 """
 
 import re
@@ -27,6 +28,9 @@ class Cost:
     """Real tokens of both sides, without padding."""
     flops: float = 0.0
     """Model FLOPs of the steps."""
+    elapsed: float = 0.0
+    """Hours from the first line to the last, whatever went on between them; of stages, their sum. 0 where lines have no
+    time."""
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(
@@ -34,6 +38,7 @@ class Cost:
             self.device_hours + other.device_hours,
             self.tokens + other.tokens,
             self.flops + other.flops,
+            self.elapsed + other.elapsed,
         )
 
 
@@ -44,8 +49,9 @@ def cost_of(stages: Iterable[Stage]) -> Cost:
 
 def _cost(metrics: Metrics) -> Cost:
     pace = metrics.curve("train", "seconds_per_step")
+    elapsed = (metrics.times[1] - metrics.times[0]) / 3600 if metrics.times else 0.0
     if not len(pace):
-        return Cost()
+        return Cost(elapsed=elapsed)
     first = [start["step"] for start in metrics.starts if start["step"] < pace.steps[0]]
     counts = np.diff(pace.steps, prepend=float(max(first, default=0)))
     seconds = counts * np.where(np.isfinite(pace.values), pace.values, 0.0)
@@ -62,7 +68,7 @@ def _cost(metrics: Metrics) -> Cost:
     if len(mfu) == len(pace):
         flops = float(np.sum(seconds * np.nan_to_num(mfu.values) * _by_start(metrics, pace.steps, _peak)))
     device_hours = float(np.sum(hours * _by_start(metrics, pace.steps, devices)))
-    return Cost(float(np.sum(hours)), device_hours, float(np.sum(real)), flops)
+    return Cost(float(np.sum(hours)), device_hours, float(np.sum(real)), flops, elapsed)
 
 
 def _by_start(metrics: Metrics, steps: Float64Array, value: Callable[[Mapping[str, Any]], float]) -> Float64Array:

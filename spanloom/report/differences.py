@@ -20,8 +20,8 @@ from spanloom.settings.serialize import SettingsError, from_json, to_json
 from spanloom.settings.stages import stage_directory
 from spanloom.settings.task import Task
 
-PLACES = ("out",)
-"""Settings that say where a run is, not what it is."""
+PLACES = ("out", "log.copy_to")
+"""Settings that say where a run and its copy are, not what it is."""
 MACHINE = (
     "spanloom",
     "python",

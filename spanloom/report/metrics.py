@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from spanloom.pipeline.durable import json_object
 from spanloom.report.run_files import RunFiles
-from spanloom.training.loggers import METRICS_FILE
+from spanloom.report.segments import MetricsText
+from spanloom.training.loggers import MEASURED_KINDS, METRICS_FILE
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -24,6 +25,8 @@ MOST_CURVES = 5_000
 MOST_FILLS = 200
 """Evaluations of which it is kept what was filled in."""
 _LARGEST_STEP = 2**53
+_TRAINING = ("start", *MEASURED_KINDS)
+_LAST_SECOND = 253_402_300_800  # the year 10000
 _COMPARED = 256  # bytes before the place that was read to
 _OTHERS = 1_000  # events of other kinds that are kept
 
@@ -84,7 +87,7 @@ class Metrics:
 
     def __init__(self, files: RunFiles) -> None:
         """Reads nothing yet, see `refresh`."""
-        self._files = files
+        self._file = MetricsText(files, METRICS_FILE)
         self._forget()
 
     def _forget(self) -> None:
@@ -99,16 +102,20 @@ class Metrics:
         """What was filled in at evaluations, by task and step, as the run wrote it down."""
         self.last_step = 0
         """The highest step of any line."""
+        self.times: tuple[float, float] | None = None
+        """When the earliest and the latest line of training was written, in seconds since 1970; None: none says so.
+        Results of a finished run are no such lines: whoever looks at them again has them written anew.
+        """
 
     def refresh(self) -> bool:
         """Read what has come since; whether anything has, or was cut back."""
-        size, known = self._files.size(METRICS_FILE) or 0, self._read
+        size, known = self._file.size(), self._read
         if size == self._read and self._unchanged():
             return False
         if size < self._read or not self._unchanged():
             self._forget()
         found, rest = self._read < known, b""
-        for block in self._files.blocks(METRICS_FILE, self._read):
+        for block in self._file.blocks(self._read):
             whole, newline, rest = (rest + block).rpartition(b"\n")
             if newline:
                 self._take(whole + newline)
@@ -119,9 +126,10 @@ class Metrics:
         """Whether the bytes before the place that was read to are still those that were read."""
         start = self._read - len(self._before)
         there = b""
-        for block in self._files.blocks(METRICS_FILE, start) if self._before else ():
+        for block in self._file.blocks(start) if self._before else ():
             there += block
-            break
+            if len(there) >= len(self._before):
+                break
         return there[: len(self._before)] == self._before
 
     def _take(self, lines: bytes) -> None:
@@ -138,6 +146,9 @@ class Metrics:
     def _add(self, event: Mapping[str, Any]) -> None:
         kind, step, task = event["kind"], event["step"], event.get("task", "")
         self.last_step = max(self.last_step, step)
+        if kind in _TRAINING and (written := _time(event.get("time"))) is not None:
+            first, last = self.times or (written, written)
+            self.times = min(first, written), max(last, written)
         if kind == "parameters":
             return
         if kind == "fills":
@@ -149,7 +160,7 @@ class Metrics:
                 self.events.append(dict(event))
             return
         for name, value in event.items():
-            if name in ("kind", "step", "task") or isinstance(value, bool):
+            if name in ("kind", "step", "time", "task") or isinstance(value, bool):
                 continue
             if value is None or isinstance(value, int | float):
                 self._point((kind, task, name), step, math.nan if value is None else _float(value))
@@ -206,6 +217,11 @@ def _is_event(event: Mapping[str, Any]) -> bool:
         and isinstance(kind, str)
         and isinstance(event.get("task", ""), str)
     )
+
+
+def _time(value: Any) -> float | None:
+    """Seconds since 1970; None for what is no time of a run, nor of any calendar."""
+    return float(value) if isinstance(value, int | float) and 0 < value < _LAST_SECOND else None
 
 
 def _float(value: float) -> float:

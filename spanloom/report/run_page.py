@@ -112,7 +112,10 @@ def _sections(views: Sequence[View], charts: Sequence[Chart], made: str, baselin
     yield from _titled("Data", run_tables.data(views), run_tables.padding(views))
     yield from _settings(views, baselines)
     yield from _differences(views)
-    note = "Hours of the clock, evaluating and saving included; compiling, and steps lost with a kill, are not in them."
+    note = (
+        "Hours of the clock, evaluating and saving included; compiling, and steps lost with a kill, are not in them. "
+        "From start to end they are, and so is the time in which nothing ran."
+    )
     yield from _titled("Cost", run_tables.costs(views), note)
     yield from _titled("Machines and versions", run_tables.machines(views))
     yield from _titled("Commands", run_tables.commands(views))

@@ -2,6 +2,7 @@
 
 import math
 import shlex
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ def summary(views: Sequence[View]) -> Table:
         "tokens",
         "tokens/s",
         "MFU",
+        "last line (UTC)",
     )
     return headings, [_summary(view) for view in views]
 
@@ -58,7 +60,14 @@ def _summary(view: View) -> tuple[str, ...]:
         amount(cost.tokens) if cost.tokens else "-",
         "-" if not len(pace) else amount(_median(pace)),
         "-" if not len(mfu) else f"{_median(mfu):.1%}",
+        _last_written(view),
     )
+
+
+def _last_written(view: View) -> str:
+    """When a run wrote its last line: one that goes on did so a moment ago."""
+    times = [stage.metrics.times[1] for stage in view.stages if stage.metrics.times]
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(max(times))) if times else "-"
 
 
 def state_of(view: View) -> str:
@@ -110,6 +119,7 @@ def costs(views: Sequence[View]) -> Table:
     headings = (
         "run",
         "hours",
+        "from start to end",
         "devices",
         "device-hours",
         "tokens",
@@ -127,13 +137,18 @@ def _costs(view: View) -> tuple[str, ...]:
     shares = [recent_share(view, name) for name in ("eval_time", "checkpoint_time", "data_wait")]
     return (
         view.label,
-        f"{cost.hours:,.2f}" if cost.hours >= 0.1 else f"{cost.hours:.2g}",
+        _hours(cost.hours),
+        _hours(cost.elapsed) if cost.elapsed else "-",
         ", ".join(kinds) or "-",
-        f"{cost.device_hours:,.2f}" if cost.device_hours >= 0.1 else f"{cost.device_hours:.2g}",
+        _hours(cost.device_hours),
         amount(cost.tokens) if cost.tokens else "-",
         f"{amount(cost.flops)}FLOP" if cost.flops else "-",
         *shares,
     )
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.2f}" if hours >= 0.1 else f"{hours:.2g}"
 
 
 def recent_share(view: View, name: str) -> str:

@@ -4,6 +4,7 @@ Everything here is known without opening a file. What depends on data, a Sentenc
 (span lengths against sentinels, a vocabulary against the embedding) is checked where these are opened.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
@@ -86,6 +87,7 @@ def _problems(run: Run) -> Iterator[str]:
         where = f"in {task.name!r}, " if isinstance(run.task, Mixture) else ""
         yield from (where + problem for problem in _task_problems(task))
     yield from _watched_problems(run)
+    yield from _copy_problems(run)
     yield from _follow_problems(run)
     yield from _schedule_problems(run)
     yield from optimizer_problems(run)
@@ -101,6 +103,15 @@ def _watched_problems(run: Run) -> Iterator[str]:
     if run.checkpoint.best_task is not None and run.checkpoint.best_task not in known:
         hint = did_you_mean(run.checkpoint.best_task, known)
         yield f"checkpoint.best_task is {run.checkpoint.best_task!r}, which is no task of this run{hint}"
+
+
+def _copy_problems(run: Run) -> Iterator[str]:
+    """What is no address, and what has a password in it, which run.json would hold, so that it is not repeated."""
+    if (address := run.log.copy_to) is not None:
+        if not re.fullmatch(r"[a-z][a-z0-9+]*://[^/\s?#]+/[^\s?#]+", address):
+            yield "log.copy_to is no address of a folder in a bucket, such as s3://bucket/runs/a or gs://bucket/runs/a"
+        elif "@" in address.partition("://")[2].partition("/")[0]:
+            yield "log.copy_to holds a name or a password: give credentials in the environment"
 
 
 def _follow_problems(run: Run) -> Iterator[str]:

@@ -92,6 +92,9 @@ class Logging:
     trackio: bool | str = False
     """Also log to trackio, which keeps what it gets on this machine: true (project spanloom), or the name of a project.
     pip install 'spanloom[trackio]'."""
+    copy_to: str | None = None
+    """An address of a bucket, s3://bucket/runs/a or gs://bucket/runs/a: metrics, settings and results are copied there
+    once a minute, for `spanloom watch` and `report` of that address anywhere. Checkpoints are not."""
     parameters: int = 0
     """Steps between lines with the RMS of each parameter, of its gradient and of its step, layer by layer; 0: none."""
 

@@ -8,12 +8,26 @@ CHECKPOINTS = "checkpoints"
 STORES = "stores"
 TENSORBOARD = "tensorboard"
 TRACKED = "tracked_as"  # the run's name in W&B and trackio
+COPIED = "copied.json"  # which run a copy in a bucket is of
+SEGMENTS = "metrics"  # of such a copy: the parts of its metrics.jsonl
 FACTS = "checkpoint.json"
 CONVERTED = "model.json"  # of a model that came from elsewhere, which no run made
 ARRAYS = "arrays"
 VOCABULARY = "vocabulary"
 PARTIAL = ".partial"  # being written
 DELETED = ".deleted"  # being deleted
+
+
+def segment_name(start: int) -> str:
+    """The name of the segment of a metrics.jsonl that begins at a byte: names sort as segments do."""
+    return f"{start:016}.jsonl"
+
+
+def segment_start(name: str) -> int | None:
+    """The byte at which a segment begins; None for what is called otherwise."""
+    digits, dot, ending = name.partition(".")
+    whole = len(digits) == 16 and digits.isascii() and digits.isdecimal() and dot + ending == ".jsonl"
+    return int(digits) if whole else None
 
 
 def steps_in(directory: Path) -> list[int]:

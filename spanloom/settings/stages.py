@@ -56,6 +56,7 @@ def linked(runs: Sequence[Run], directory: Path) -> tuple[Run, ...]:
                 start=str(places[number - 1]) if number else run.start,
                 follow=run.follow if number or run.start else Follow(),
                 eval=replace(run.eval, also=others),
+                log=replace(run.log, copy_to=run.log.copy_to and f"{run.log.copy_to}/{places[number].name}"),
             )
         )
     return tuple(stages)

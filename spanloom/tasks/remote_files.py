@@ -75,7 +75,7 @@ def refuse_secrets(path: str) -> None:
 
 def normalized(path: str) -> str:
     """The path under the one name that listing its folder would give it."""
-    system, name = _system(path)
+    system, name = system_of(path)
     return str(system.unstrip_protocol(name))
 
 
@@ -84,7 +84,7 @@ def facts_of(path: str, report: ReadReport) -> Facts:
 
     Raises FileNotFoundError where there is neither, and BadInputError where the server cannot be asked.
     """
-    system, name = _system(path)
+    system, name = system_of(path)
     info = retried(path, lambda: system.info(name), report)
     return Facts(
         is_folder=info.get("type") == "directory",
@@ -96,7 +96,7 @@ def facts_of(path: str, report: ReadReport) -> Facts:
 
 def forget(path: str) -> None:
     """Drop what was remembered of a file system's listings: files may have come since."""
-    system, _ = _system(path)
+    system, _ = system_of(path)
     system.invalidate_cache()
 
 
@@ -111,7 +111,7 @@ def folders_like(pattern: str, report: ReadReport) -> list[str]:
 
 
 def _matching(pattern: str, report: ReadReport, folders: bool) -> list[str]:
-    system, name = _system(pattern)
+    system, name = system_of(pattern)
     found = retried(pattern, lambda: system.glob(name, detail=True), report)
     names = [key for key, info in found.items() if (info.get("type") == "directory") == folders]
     return sorted(str(system.unstrip_protocol(key)) for key in names)
@@ -119,7 +119,7 @@ def _matching(pattern: str, report: ReadReport, folders: bool) -> list[str]:
 
 def names_in(folder: str, report: ReadReport) -> list[str]:
     """The names in a folder, sorted. Raises FileNotFoundError where there is none."""
-    system, name = _system(folder)
+    system, name = system_of(folder)
     found = retried(folder, lambda: system.ls(name, detail=False), report)
     names = {str(path).rstrip("/").rsplit("/", 1)[-1] for path in found}
     return sorted(names - {""})
@@ -196,7 +196,7 @@ class RemoteFile(io.RawIOBase):
         return len(data)
 
     def _fetch(self, start: int, end: int) -> bytes:
-        system, name = _system(self.path)
+        system, name = system_of(self.path)
         pieces: list[bytes] = []
         begin, before = start, self._report.retried
         while start < end:
@@ -268,8 +268,8 @@ def _protocol(path: str) -> str:
     return path.partition("://")[0].rpartition("::")[2].lower()
 
 
-def _system(path: str) -> tuple[Any, str]:
-    """The file system of a path, and the path as it calls it."""
+def system_of(path: str) -> tuple[Any, str]:
+    """The file system of a path (fsspec's), and the path as it calls it. Raises BadInputError where it is unknown."""
     import fsspec
 
     protocol = _protocol(path)

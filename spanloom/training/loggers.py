@@ -5,7 +5,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -30,19 +30,21 @@ class Logger(Protocol):
 class MetricsFile:
     """metrics.jsonl: one JSON object a line, flushed as it is written.
 
-    Every line has `kind` and `step`, the number of updates done: the training line of step 1 describes the first
-    update, so its loss is that of the initial weights. Steps never go back, and (kind, task, step) never comes twice,
-    also after resumes. Numbers are written in full precision: a float32 read back from the file is the same to the
-    last bit.
+    Every line has `kind`, `time`, in seconds since 1970, and `step`, the number of updates done: the training line of
+    step 1 describes the first update, so its loss is that of the initial weights. Steps never go back, and (kind, task,
+    step) never comes twice, also after resumes. Numbers are written in full precision: a float32 read back from the
+    file is the same to the last bit.
     """
 
-    def __init__(self, path: Path, resume_step: int = 0, *, writes: bool = True) -> None:
+    def __init__(
+        self, path: Path, resume_step: int = 0, *, writes: bool = True, clock: Callable[[], float] = time.time
+    ) -> None:
         """Opens `path` for appending, cut back to `resume_step` (to nothing for a run that begins).
 
         Without `writes`, for all but one of several processes, which wrote it before, all is as if it were written.
         """
         self.path = path
-        self._step = resume_step
+        self._step, self._clock = resume_step, clock
         self._keys = cut_back(path, resume_step) if writes else _keys_at(path, resume_step)
         self._file = (path if writes else Path(os.devnull)).open("a", encoding="utf-8")
 
@@ -54,7 +56,8 @@ class MetricsFile:
                 f"metrics.jsonl is at step {self._step} and cannot take the line {(*key, step)}: steps never go back, "
                 "and a (kind, task, step) comes once"
             )
-        line = {"kind": kind, "step": step, **{name: _plain(value) for name, value in values.items()}}
+        written = {"kind": kind, "step": step, "time": round(self._clock(), 3)}
+        line = {**written, **{name: _plain(value) for name, value in values.items()}}
         with explain_full_disk(self.path):
             self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()

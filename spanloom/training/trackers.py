@@ -13,6 +13,7 @@ from spanloom.scale.processes import ALONE, Crew
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import TENSORBOARD, TRACKED
 from spanloom.settings.serialize import to_json
+from spanloom.training.copied import Copied
 from spanloom.training.loggers import Logger, TensorBoard, scalars
 
 PROJECT = "spanloom"
@@ -58,6 +59,8 @@ def open_loggers(
     makers: dict[str, Callable[[], Logger]] = {}
     if run.log.tensorboard:
         makers["TensorBoard"] = partial(TensorBoard, directory / TENSORBOARD, first_step)
+    if run.log.copy_to is not None:
+        makers["the copy in a bucket"] = partial(Copied, directory, run.log.copy_to)
     if projects := asked_for(run):
         identity, config = tracked_as(run, directory, first_step), {**to_json(run), **told}
         for name, project in projects.items():

@@ -105,6 +105,8 @@ def test_recipes_has_one_line_each(capsys):
         (["fill", "x", "--text"], 2, "--text takes a value"),
         (["fill", "x", "--max-length", "x"], 2, "--max-length 'x': must be a whole number"),
         (["train", "quickstart", "--fork", ""], 2, "--fork is empty"),
+        (["train", "quickstart", "--fork", "gs://bucket/a"], 2, "--fork gs://bucket/a: a run is written into"),
+        (["train", "quickstart", "--out", "s3://bucket/a"], 2, "--log.copy-to s3://bucket/a copies metrics"),
         (["pretrain", "--text", "a", "--vocabulary", ""], 1, "--vocabulary is empty"),
         (["train", __file__.removesuffix(".py")], 2, "unknown recipe"),
         (["convert", "a", "b", "--to", "hf", "--overwrit"], 2, "did you mean --overwrite"),

@@ -163,6 +163,23 @@ def test_a_run_in_a_bucket_goes_on_being_read(uploaded, runs):
     assert view.refresh(whole=False) and view.steps == 31 and not view.refresh(whole=False)
 
 
+def test_a_run_is_copied_into_a_bucket_where_it_is_read_as_well(uploaded, runs, monkeypatch, capsys):
+    from spanloom.report.run_view import View
+    from spanloom.training import copied
+
+    monkeypatch.setattr(copied, "SEGMENT", 3_000)
+    copied.Copied(runs / "a", "s3://runs/copies/a").close()
+    names = [one["Key"] for one in uploaded.list_objects_v2(Bucket="runs", Prefix="copies/")["Contents"]]
+    assert sum("/metrics/" in name for name in names) > 3 and "copies/a/metrics.jsonl" not in names
+    view = View("s3://runs/copies/a")
+    assert view.steps == 30 and view.stages[0].metrics.damaged == 0 and view.stages[0].stores
+    write_lines(runs / "a", lines_of(run_of(), 24))
+    copied.Copied(runs / "a", "s3://runs/copies/a").close()
+    assert view.refresh(whole=False) and view.steps == 24
+    copied.copy_closed(run_of(log=Logging(copy_to="s3://absent/a")), runs / "a", print)
+    assert "not copied to s3://absent/a: " in capsys.readouterr().out
+
+
 def start_watch(folder, *words):
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "JAX_PLATFORMS": "cpu"}
     start = (

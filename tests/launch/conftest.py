@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from crew_process import RECIPE
-from launch_stand_ins import Stub
+from launch_stand_ins import Stub, hurry
 
 
 @pytest.fixture
@@ -14,6 +14,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "here" / "recipe.py").write_text(RECIPE)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path / "here")
+    hurry(tmp_path / "patience", monkeypatch)
     return tmp_path / "home"
 
 

@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from launch_stand_ins import executable
+from launch_stand_ins import executable, hurry
 from waiting import until
 
 from spanloom.cli.launch import _of_training
@@ -72,11 +72,9 @@ def test_where_one_fails_all_are_stopped_and_its_traceback_is_shown(home, stub, 
     assert over() and read_state(find(None)).state == "failed"
 
 
-def test_those_that_do_not_notice_are_stopped(home, stub, monkeypatch):
+def test_those_that_do_not_notice_are_stopped(home, stub, tmp_path, monkeypatch):
     stub.behave(_0=WAIT, _1="sys.exit(3)")
-    # The watcher is a process of its own, whose patience this reaches by a module that Python loads as it begins.
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(stub.folder), os.environ.get("PYTHONPATH", "")]))
-    (stub.folder / "sitecustomize.py").write_text("import spanloom.launch.attempt as a\na.GRACE_SECONDS = 0.5\n")
+    hurry(tmp_path / "patience", monkeypatch, attempt__GRACE_SECONDS=0.5)
     assert launch(stub) == 1
     assert "process 0 on this machine: was killed by SIGTERM" in read_state(find(None)).processes
     assert "process 1 on this machine failed first" in read_state(find(None)).message
@@ -89,12 +87,13 @@ def test_ctrl_c_leaves_it_running_and_stop_has_all_save(home, stub, capsys, monk
     command = [sys.executable, "-m", "spanloom.cli.main", *words]
     following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until(lambda: stub.began(0) and stub.began(1))
-    until(lambda: read_state(find(None)).state == "running")
+    until(lambda: read_state(find(None)).state == "running" and find(None).log(1, 0).is_file())
     following.send_signal(signal.SIGINT)
     _, said = following.communicate(timeout=60)
     assert following.returncode == 130 and "runs on. Follow it: spanloom launch logs" in said
     assert main(["launch", "status"]) == 0
-    assert "running, start 1" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "running, start 1" in said and "process 0 says: process 0 of start 1 began" in said
     stopping = threading.Thread(target=lambda: codes.append(main(["launch", "stop", "out"])))
     stopping.start()
     stopping.join(60)
@@ -189,13 +188,18 @@ def test_values_that_look_like_flags_stay_values():
         (("--on", "local:2", "--port", "1"), "--port 1: give one from"),
         (("--on", "local:2", "--slurm", "a=b"), "--slurm is for --on slurm"),
         (("--on", "ssh:hosts.txt", "--out", "relative"), "give the whole path of a directory that they share"),
+        (("--on", "local:2", "--out", "s3://bucket/a"), "a run is written into a directory"),
+        (("--on", "local:2", "--text", "a=https://me:s3cr3t@host/x"), "holds a password"),
+        (("--on", "local:2", "--coordinator", "node"), "--coordinator 'node': give HOST:PORT"),
+        (("--on", "ssh:absent.txt", "--out", "/nfs/a"), "absent.txt: No such file or directory: write a file"),
         (("--on", "local:2", "--stepz", "3"), "unknown flag --stepz"),
         (("--on", "local:2", "--processes", "3"), "unknown flag --processes"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_done(home, capsys, flags, told):
     assert main(["launch", "recipe.py", "--text", "x", *flags]) in (1, 2)
-    assert told in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert told in said and "s3cr3t" not in said
     assert not home.exists()
 
 

@@ -1,6 +1,7 @@
 """What a host does for a launch, asked as a launch asks: by the program that is sent along."""
 
 import base64
+import fcntl
 import hashlib
 import io
 import json
@@ -89,6 +90,55 @@ def test_a_bundle_that_is_not_as_it_was_sent_is_unpacked_again(tmp_path, whole):
 def test_a_hostile_bundle_writes_nothing(tmp_path, bad):
     with pytest.raises(HostError, match="here: "):
         unpacked(tmp_path / "home", bad)
+    assert not any((tmp_path / "home" / "bundles").iterdir())
+    assert not (tmp_path / "home" / "outside.txt").exists()
+
+
+@pytest.fixture
+def unfiltered(monkeypatch):
+    """A Python whose tarfile looks at nothing, as before 3.11.4."""
+    monkeypatch.delattr(tarfile, "data_filter")
+
+
+def unpacked_here(home, data):
+    sha = hashlib.sha256(data).hexdigest()
+    return on_host.unpack({"home": str(home), "hash": sha, "size": len(data)}, io.BytesIO(data))
+
+
+def test_an_older_python_unpacks_as_well(tmp_path, unfiltered):
+    place = Path(unpacked_here(tmp_path, archive())["place"])
+    assert (place / "code" / "a.txt").read_text() == "a"
+    assert (Path(unpacked_here(tmp_path, archive("code/l", b"", tarfile.SYMTYPE, "../code/x"))["place"])).is_dir()
+
+
+def below_a_link():
+    """A link to its own folder, in which another link leads out."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as file:
+        for name, target in (("d", "."), ("d/e", "..")):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            file.addfile(info)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        archive("../outside.txt"),
+        archive("/tmp/outside.txt"),
+        archive("code/../../outside.txt"),
+        archive("code/link", b"", tarfile.SYMTYPE, "../../../etc/passwd"),
+        archive("code/link", b"", tarfile.SYMTYPE, "/etc/passwd"),
+        archive("code/link", b"", tarfile.LNKTYPE, "bundle.json"),
+        archive("code/device", b"", tarfile.CHRTYPE),
+        below_a_link(),
+    ],
+    ids=["above", "absolute", "above by parts", "link", "absolute link", "hard link", "device", "below a link"],
+)
+def test_an_older_python_unpacks_nothing_hostile(tmp_path, unfiltered, bad):
+    with pytest.raises(on_host.RefusedError, match="would not stay in its folder"):
+        unpacked_here(tmp_path / "home", bad)
     assert not any((tmp_path / "home" / "bundles").iterdir())
     assert not (tmp_path / "home" / "outside.txt").exists()
 
@@ -195,6 +245,20 @@ def test_last_step_is_the_newest_whole_checkpoint_of_a_run_or_its_stages(tmp_pat
     (tmp_path / "a[b" / "2-de" / "checkpoints" / "7.partial").mkdir()
     (tmp_path / "a[b" / "2-de" / "checkpoints" / "7.partial" / "checkpoint.json").touch()
     assert on_host.last_step(str(tmp_path / "a[b")) == str(tmp_path / "a[b" / "2-de/checkpoints/5")
+
+
+def test_lock_files_of_the_tpu_are_stale_only_where_nobody_holds_them(tmp_path, monkeypatch):
+    path = tmp_path / "libtpu_lockfile"
+    path.touch()
+    monkeypatch.setattr(on_host.glob, "glob", lambda pattern: [str(path)])
+    assert on_host._libtpu_locks() == []
+    with path.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        (said,) = on_host._libtpu_locks()
+    assert f"{path} is held (by an unknown process): another process uses the TPU" in said
+    monkeypatch.setattr(on_host.os, "access", lambda path, mode: False)
+    (said,) = on_host._libtpu_locks()
+    assert f"belongs to another user: sudo rm -f {path}" in said
 
 
 def test_ports_that_are_taken_or_out_of_reach_are_named():

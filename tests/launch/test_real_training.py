@@ -13,15 +13,17 @@ from spanloom.launch.record import find, is_watched, read_state
 from spanloom.settings.run_layout import steps_in
 
 PATIENCE = 400
+BARE = ("--after.baselines", "no", "--after.fills", "0", "--after.export", "no")
+"""What comes after the last step is looked at elsewhere."""
 
 
 def test_a_killed_process_stops_all_and_the_run_goes_on_unattended(home, tmp_path, capsys):
     write_text(tmp_path / "text.txt")
     here = tmp_path / "here"
-    straight = Crew(here / "recipe.py", tmp_path / "text.txt", tmp_path / "straight", 1)
+    straight = Crew(here / "recipe.py", tmp_path / "text.txt", tmp_path / "straight", 1, *BARE)
     out = tmp_path / "out"
     words = ["--on", "local:2", "--keep-going", "--text", str(tmp_path / "text.txt"), "--out", str(out), "--detach"]
-    assert main(["launch", "recipe.py", *words]) == 0
+    assert main(["launch", "recipe.py", *words, *BARE]) == 0
     launch = find(None)
     said = (launch.folder / "watch.log").read_text
     until(lambda: len(steps_in(out / "checkpoints")) > 0 or not is_watched(launch), PATIENCE, said)

@@ -41,6 +41,26 @@ def test_what_is_sent_has_the_recipe_spanloom_and_the_lock(made):
     assert os.path.getsize(f"{folder}/constraints.txt") > 100
 
 
+def test_a_dry_run_shows_the_task_and_writes_nothing(home, capsys, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "s3cr3t")
+    words = ["--on", "sky:2", "--out", "/bucket/out", "--env", "HF_TOKEN", "--text", HOSTILE, "--dry-run"]
+    assert main(["launch", "recipe.py", *words]) == 0
+    said = capsys.readouterr().out
+    task = yaml.safe_load(said)
+    assert task["num_nodes"] == 2 and "# All nodes must share" in said and "sky launch" in said
+    assert "s3cr3t" not in said and os.listdir() == ["recipe.py"]
+
+
+def test_a_bucket_is_mounted_for_the_run_directory(home, capsys):
+    words = ["--on", "sky:2", "--out", "gs://my-bucket/runs/a", "--text", "x", "--dry-run"]
+    assert main(["launch", "recipe.py", *words]) == 0
+    said = capsys.readouterr().out
+    task = yaml.safe_load(said)
+    assert task["file_mounts"] == {"/mnt/my-bucket": {"source": "gs://my-bucket", "mode": "MOUNT"}}
+    assert "--out /mnt/my-bucket/runs/a" in task["run"] and task.keys() <= FIELDS
+    assert "gcloud storage buckets create gs://my-bucket --location REGION" in said
+
+
 def test_a_shell_starts_each_node_with_its_number_and_the_first_ones_address(made, home, tmp_path):
     task, folder, _ = made
     (home / ".spanloom-environment" / "bin").mkdir(parents=True)

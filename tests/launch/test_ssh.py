@@ -5,6 +5,7 @@ import time
 
 import pytest
 from crew_process import two_free_ports
+from launch_stand_ins import hurry
 from ssh_hosts import ssh_servers
 from waiting import until
 
@@ -62,9 +63,7 @@ def test_the_host_that_failed_first_is_shown_and_the_other_one_stopped(home, ser
 
 def test_a_line_that_breaks_loses_neither_process_nor_output(home, servers, stub, tmp_path, monkeypatch):
     """The server of a host goes and comes back, as its network does; what it started is set apart from it."""
-    # For longer than what counts as silence, of which the watcher, a process of its own, is told by its Python's start.
-    (stub.folder / "sitecustomize.py").write_text("import spanloom.launch.attempt as a\na.SILENT_SECONDS = 8.0\n")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(stub.folder), os.environ.get("PYTHONPATH", "")]))
+    hurry(tmp_path / "patience", monkeypatch, attempt__SILENT_SECONDS=8.0)
     waits = "while not os.path.exists(here + '/go'): time.sleep(0.1)"
     stub.behave(_1=f"print('before', flush=True)\n{waits}\nprint('after', flush=True)")
     assert launch(servers, stub, tmp_path / "out", "--detach") == 0
@@ -72,7 +71,7 @@ def test_a_line_that_breaks_loses_neither_process_nor_output(home, servers, stub
     until(lambda: log.is_file() and "before" in log.read_text())
     servers.stop(1)
     _end_children(servers.ports[1])
-    time.sleep(12.0)
+    time.sleep(12.0)  # longer than what counts as silence
     (stub.folder / "go").touch()
     servers.start(1)
     until(lambda: not is_watched(find(None)))

@@ -3,16 +3,17 @@
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 from crew_process import two_free_ports
-from launch_stand_ins import calls, programs
+from launch_stand_ins import calls, hurry, programs
 from waiting import until
 
 from spanloom.cli.main import main
 from spanloom.launch.hosts import HostsError
 from spanloom.launch.record import find, is_watched, read_state
-from spanloom.launch.tpu import tpu_hosts
+from spanloom.launch.tpu import creation, tpu_hosts
 
 IN = ("--zone", "us-central2-b")
 GCLOUD = """
@@ -83,9 +84,7 @@ def test_a_preempted_slice_is_found_again_at_its_new_addresses(home, stub, cloud
 
 def test_a_slice_that_is_taken_away_whole_is_waited_for_and_goes_on(home, stub, cloud, tmp_path, capsys, monkeypatch):
     """Nobody is left to say that the others are gone: gcloud is asked, which first knows of a preempted slice."""
-    patience = "import spanloom.launch.attempt as a\na.LOST_SECONDS, a.ASK_SECONDS = 1.0, 0.5\n"
-    (stub.folder / "sitecustomize.py").write_text(patience)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(stub.folder), os.environ.get("PYTHONPATH", "")]))
+    hurry(tmp_path / "patience", monkeypatch, attempt__LOST_SECONDS=1.0, attempt__ASK_SECONDS=0.5)
     stub.behave(_0_1="time.sleep(300)", _1_1="time.sleep(300)")
     port = str(two_free_ports())
     assert launch(stub, tmp_path, "--keep-going", "--detach", "--port", port) == 0
@@ -150,3 +149,31 @@ def test_a_dry_run_prints_what_makes_the_tpu_and_every_command(home, stub, cloud
     assert "gcloud compute tpus tpu-vm create pod --zone us-central2-b" in said
     assert "gcloud compute tpus tpu-vm ssh pod --zone us-central2-b --worker=1" in said
     assert [words[4] for words in calls(cloud)] == ["describe"]
+
+
+def test_a_dry_run_needs_no_tpu_yet_and_prints_what_makes_it_and_a_bucket(home, stub, cloud, tmp_path, capsys):
+    describe(cloud, "")
+    assert launch(stub, tmp_path, "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "gcloud compute tpus tpu-vm create pod --zone us-central2-b" in said
+    assert "gcloud storage buckets create gs://BUCKET --location us-central2" in said and "gcsfuse" in said
+    assert "NOT_FOUND" in said and "--process 1 --coordinator ADDRESS0:8476" in said
+    words = [line for line in said.splitlines() if not line.startswith("#")]
+    assert subprocess.run(["bash", "-n"], input="\n".join(words), text=True).returncode == 0
+
+
+def test_a_bucket_as_run_directory_says_how_it_is_mounted(home, stub, cloud, capsys):
+    words = ["--on", "tpu:pod@us-central2-b", "--text", "x", "--out"]
+    assert main(["launch", "recipe.py", *words, "gs://my-bucket/runs/a"]) == 2
+    said = capsys.readouterr().err
+    assert "give --out /mnt/my-bucket/runs/a" in said and "--worker=all --command" in said
+    assert main(["launch", "recipe.py", *words, "s3://my-bucket/runs/a"]) == 2
+    assert "give gs://BUCKET/PATH" in capsys.readouterr().err and not calls(cloud)
+
+
+@pytest.mark.parametrize(
+    ("kind", "image"),
+    [("v4-32", "tpu-ubuntu2204-base"), ("v5litepod-16", "v2-alpha-tpuv5-lite"), ("v6e-8", "v2-alpha-tpuv6e")],
+)
+def test_a_tpu_is_made_with_the_image_of_its_kind(kind, image):
+    assert creation("pod", "z", kind)[-2:] == ["--version", image]

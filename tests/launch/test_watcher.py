@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from spanloom.launch import watcher
+from spanloom.launch import attempt
 from spanloom.launch.attempt import Outcome
 from spanloom.launch.calls import HostError
 from spanloom.launch.failure import Ended
@@ -18,7 +18,7 @@ DONE, FAILED = Outcome({0: Ended(0, 1.0)}, {0: "process 0 on a"}), Outcome({0: E
 @pytest.fixture
 def launch(tmp_path, monkeypatch):
     monkeypatch.setenv("SPANLOOM_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(watcher, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(attempt, "FIRST_WAIT", 0.01)
     made = Launch("20260101-000000-a-0000", "local:1", ("a",), str(tmp_path / "out"), "/", "/", "0" * 64, "", "python")
     save(made, b"")
     return made

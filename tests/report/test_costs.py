@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from made_runs import START, make_run, run_of, train_line, write_lines
 
@@ -24,6 +26,18 @@ def test_lines_belong_to_the_devices_of_their_start(tmp_path):
     found = cost(tmp_path, [START, train_line(10), again, train_line(20)])
     assert found.device_hours == pytest.approx((4 + 1) * 10 * 0.36 / 0.9 / 3600)
     assert found.flops == pytest.approx(10 * 0.36 * 0.4 * (1e11 + 1e10))
+
+
+def test_restarts_compiling_and_pauses_are_in_the_time_from_start_to_end(tmp_path):
+    timed = [START | {"time": 1e9}, train_line(10, time=1e9 + 60), {**START, "step": 10, "time": 1e9 + 7000}]
+    looked_at_again = {"kind": "baselines", "step": 20, "time": 1e9 + 1e6}
+    found = cost(tmp_path, [*timed, train_line(20, time=1e9 + 7200), looked_at_again])
+    assert found.elapsed == pytest.approx(2.0) and found.hours == pytest.approx(20 * 0.36 / 0.9 / 3600)
+
+
+def test_what_is_no_time_is_left_out(tmp_path):
+    wild = [{**START, "time": value} for value in ("x", None, math.nan, math.inf, -1, 10**400, 1e9)]
+    assert cost(tmp_path, [*wild, train_line(3, time=1e9 + 1800)]).elapsed == pytest.approx(0.5)
 
 
 def test_a_fork_counts_from_where_it_began(tmp_path):

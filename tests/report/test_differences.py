@@ -21,7 +21,8 @@ def between(first, second):
 def test_runs_of_the_same_settings_data_and_versions_do_not_differ(tmp_path):
     run = run_of()
     first = make_run(tmp_path / "a", dataclasses.replace(run, out="a"), 30)
-    second = make_run(tmp_path / "b", dataclasses.replace(run, out="b"), 20)
+    copied = dataclasses.replace(run.log, copy_to="s3://bucket/b")
+    second = make_run(tmp_path / "b", dataclasses.replace(run, out="b", log=copied), 20)
     assert between(first, second) == {}
     assert between(first, first / "checkpoints" / "30") == {}
     assert between(first / "run.json", second / "checkpoints") == {}

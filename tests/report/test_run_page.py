@@ -107,6 +107,12 @@ def test_a_run_has_its_curves_tables_fills_data_settings_and_costs(single):
     assert "spanloom train mine.py --steps 100" in text and "made today" in text
 
 
+def test_when_a_run_wrote_its_last_line_and_how_long_it_took_is_told(tmp_path):
+    lines = [START | {"time": 1.8e9}, train_line(10, time=1.8e9 + 3600)]
+    text = read(make_run(tmp_path / "a", lines=lines)).text
+    assert "2027-01-15 09:00:00" in text and "1.00" in text[text.index("from start to end") :][:200]
+
+
 def test_right_and_wrong_fills_differ_and_a_span_has_one_colour(single):
     made = page(views_of([str(single)]), "")
     assert '<span class="right">cat</span>' in made

@@ -172,7 +172,7 @@ class Breaking:
 @pytest.mark.parametrize("piece", [0, 1, 1000])
 def test_reading_goes_on_where_a_connection_broke(memory, monkeypatch, piece):
     system = Breaking(memory, 3, piece)
-    monkeypatch.setattr(remote_files, "_system", lambda path: (system, "/big"))
+    monkeypatch.setattr(remote_files, "system_of", lambda path: (system, "/big"))
     report = ReadReport()
     with open_file("memory://big", report) as file:
         assert file.read(100_000) == CONTENT[:100_000]
@@ -184,7 +184,7 @@ def test_reading_goes_on_where_a_connection_broke(memory, monkeypatch, piece):
 @pytest.mark.short
 def test_a_connection_that_stays_broken_is_given_up(memory, monkeypatch):
     system = Breaking(memory, 99, 0)
-    monkeypatch.setattr(remote_files, "_system", lambda path: (system, "/big"))
+    monkeypatch.setattr(remote_files, "system_of", lambda path: (system, "/big"))
     with pytest.raises(BadInputError, match=r"^memory://big: cannot be read, after 6 tries: ConnectionResetError"):
         open_file("memory://big").read(10)
     assert len(system.asked) == 6
@@ -193,7 +193,7 @@ def test_a_connection_that_stays_broken_is_given_up(memory, monkeypatch):
 @pytest.mark.short
 def test_a_file_that_changes_meanwhile_is_refused(memory, monkeypatch):
     system = Breaking(memory, 1, 1000)
-    monkeypatch.setattr(remote_files, "_system", lambda path: (system, "/big"))
+    monkeypatch.setattr(remote_files, "system_of", lambda path: (system, "/big"))
     file = open_file("memory://big")
     memory.pipe("/big", CONTENT + b"more")
     with pytest.raises(BadInputError, match="changed while it was being read"):
@@ -221,7 +221,7 @@ def test_a_break_within_parquet_is_said_to_be_one(memory, monkeypatch):
     with memory.open("/t.parquet", "wb") as file:
         pq.write_table(pa.table({"inputs": ["a"], "targets": ["b"]}), file)
     source = PairFiles(("memory://t.parquet",), heldout_share=0)
-    monkeypatch.setattr(remote_files, "_system", lambda path: (Breaking(memory, 99, 0), "/t.parquet"))
+    monkeypatch.setattr(remote_files, "system_of", lambda path: (Breaking(memory, 99, 0), "/t.parquet"))
     with pytest.raises(BadInputError, match="cannot be read, after 6 tries"):
         list(read_examples(source, "train", ReadReport()))
 

@@ -14,7 +14,7 @@ def lines(path):
 
 def write_run(path, first, last, resume_step=0):
     """As the loop writes: a start line, training lines, an evaluation every second step."""
-    file = MetricsFile(path, resume_step)
+    file = MetricsFile(path, resume_step, clock=lambda: 0.0)
     file.write("start", resume_step, {})
     for step in range(first, last + 1):
         file.write("train", step, {"loss": step / 3})
@@ -38,11 +38,10 @@ def test_float32_survives_to_the_last_bit(tmp_path):
 @pytest.mark.short
 def test_lines_are_on_disk_at_once_and_every_one_is_json(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    file = MetricsFile(path)
+    file = MetricsFile(path, clock=lambda: 1_800_000_000.123456)
     file.write("train", 1, {"loss": math.nan, "parts": {"accuracy": math.inf}, "text": "näh"})
-    assert (
-        path.read_text() == '{"kind": "train", "step": 1, "loss": null, "parts": {"accuracy": null}, "text": "näh"}\n'
-    )
+    written = '{"kind": "train", "step": 1, "time": 1800000000.123, "loss": null, "parts": {"accuracy": null}, '
+    assert path.read_text() == written + '"text": "näh"}\n'
 
 
 @pytest.mark.short
