@@ -215,7 +215,7 @@ def test_every_test_that_is_named_is_there():
 
 OTHERS = {
     "--gin.MODEL-DIR",  # T5X's
-    "--only",  # of scripts/check.py
+    "--only", "--cases",  # of scripts/check.py and benchmarks/identical_loss.py
     "--wide",  # of a recipe in the page
     "--stage.2",
     "--task.parts", "--optimizer.learning-rte",  # shown as what is refused
