@@ -35,6 +35,7 @@ LONG = (
     "recipes/test_six_languages.py",
     "scale/test_mesh.py",
     "test_benchmarks.py",
+    "test_docs.py",
     "test_from_t5x.py",
     "test_readme.py",
     "training/test_filling.py",

@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-from test_readme import FEW_STEPS
+from pages import DOCS, FEW_STEPS, commands, kinds, marked, read
 
 from spanloom.cli.main import COMMANDS, main
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "from_t5x.md"
+(PAGE,) = (page for page in DOCS if page.name == "from_t5x.md")
 FILES = ("novels.gin", "novels_tasks.py", "questions.gin", "operative_config.gin")
 SMALLER = (
     ("byt5/small.gin", "byt5/tiny.gin"),
@@ -24,18 +24,8 @@ SMALLER = (
 pytest.importorskip("gin")
 
 
-def text() -> str:
-    return PAGE.read_text(encoding="utf-8")
-
-
 def block(mark: str) -> str:
-    """The block after a comment of the page."""
-    return text().split(f"<!-- {mark} -->")[1].split("```")[1].partition("\n")[2]
-
-
-def commands() -> list[str]:
-    blocks = re.findall(r"^```sh\n(.*?)^```", text(), re.MULTILINE | re.DOTALL)
-    return [line for one in blocks for line in one.splitlines() if line]
+    return marked(PAGE, mark)
 
 
 def write_files(folder: Path, smaller: bool) -> None:
@@ -53,16 +43,16 @@ def write_files(folder: Path, smaller: bool) -> None:
 
 
 def test_every_command_of_a_table_is_one_that_runs():
-    told = re.findall(r"`(spanloom [^`]+)`", text())
-    assert len(told) >= 9 and set(told) <= set(commands())
-    assert all(line.split()[1] in COMMANDS for line in commands())
-    assert set(re.findall(r"^```(\w+)", text(), re.MULTILINE)) == {"sh", "text", "python"}
+    told = re.findall(r"`(spanloom [^`]+)`", read(PAGE))
+    assert len(told) >= 9 and set(told) <= set(commands(PAGE))
+    assert all(line.split()[1] in COMMANDS for line in commands(PAGE))
+    assert kinds(PAGE) == {"sh", "text", "python"}
 
 
 def test_the_recipe_of_the_page_is_what_migrate_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path, smaller=False)
-    for line in commands():
+    for line in commands(PAGE):
         if line.startswith("spanloom migrate "):
             assert main(shlex.split(line)[1:]) == 0
     assert block("novels.py").strip() in Path("novels.py").read_text(encoding="utf-8")
@@ -75,7 +65,7 @@ def test_the_recipe_of_the_page_is_what_migrate_writes(tmp_path: Path, monkeypat
 def test_the_commands_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path, smaller=True)
-    for line in commands():
+    for line in commands(PAGE):
         words = shlex.split(line)[1:]
         assert main([*words, *(FEW_STEPS if words[0] == "train" else ())]) == 0, line
     assert Path("exported/model.safetensors").is_file()
