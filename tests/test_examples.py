@@ -39,12 +39,9 @@ def prepared(tmp_path_factory):
 
 
 def test_odd_encodings_marks_and_quotes_come_through(prepared):
-    reviews, held, test = (
-        rows_of(prepared / "rotten_tomatoes" / f"{part}.jsonl") for part in ("train", "validation", "test")
-    )
-    assert (len(reviews), len(held), len(test)) == (96, 12, 12)
-    assert reviews[0] == {"text": "film 0 is dull … and cafés .", "label": 0} and reviews[1]["label"] == 1
-    assert held[0]["text"].startswith("film 8 ") and test[0]["text"].startswith("film 9 ")
+    reviews, held = (rows_of(prepared / "rotten_tomatoes" / f"{part}.jsonl") for part in ("train", "validation"))
+    assert (len(reviews), len(held)) == (108, 12)
+    assert reviews[0] == {"text": "film 0 is dull … and cafés .", "label": 0} and held[0]["text"].startswith("film 9 ")
     questions = rows_of(prepared / "trec" / "train.jsonl")
     assert questions[2] == {"text": "What is thing 2 , señor ?", "label_coarse": 1, "label_fine": 2}
     pairs = rows_of(prepared / "sick" / "validation.jsonl")
@@ -63,12 +60,10 @@ def test_the_real_data_sets_fit_their_templates(tmp_path):
     prepare = runpy.run_path(str(PREPARE))["prepare"]
     counts = prepare(shared_dir("data", "labelled"), tmp_path)
     assert counts == {
-        "rotten_tomatoes/train.jsonl": 8530,
+        "rotten_tomatoes/train.jsonl": 9596,
         "rotten_tomatoes/validation.jsonl": 1066,
-        "rotten_tomatoes/test.jsonl": 1066,
-        "trec/train.jsonl": 4907,
-        "trec/validation.jsonl": 545,
-        "trec/test.jsonl": 500,
+        "trec/train.jsonl": 5452,
+        "trec/validation.jsonl": 500,
         "sick/train.jsonl": 4500,
         "sick/validation.jsonl": 500,
         "sick/test.jsonl": 4927,
@@ -76,8 +71,8 @@ def test_the_real_data_sets_fit_their_templates(tmp_path):
         "glue_mrpc/validation.jsonl": 500,
         "glue_mrpc/test.jsonl": 1725,
         "super_glue_copa/validation.jsonl": 1000,
-        "text/rotten_tomatoes.jsonl": 8530,
-        "text/trec.jsonl": 4907,
+        "text/rotten_tomatoes.jsonl": 9596,
+        "text/trec.jsonl": 5452,
         "text/sick.jsonl": 4500,
         "text/glue_mrpc.jsonl": 3576,
     }
@@ -91,7 +86,7 @@ def test_the_real_data_sets_fit_their_templates(tmp_path):
 
 
 def test_fine_classes_are_numbered_as_their_templates_number_them(tmp_path):
-    numbered = runpy.run_path(str(PREPARE))["questions"](shared_dir("data", "labelled", "trec"))[0]
+    numbered = runpy.run_path(str(PREPARE))["questions"](shared_dir("data", "labelled", "trec"))["train"]
     (trec,) = read_collection([str(shared_dir("data", "promptsource", "v0.2.3", "templates", "trec"))]).values()
     template = next(one for one in trec.templates if one.name == "fine_grained_open")
     prompt = Prompt(template.name, template.jinja, template.answer_choices)

@@ -10,13 +10,12 @@ LABELLED holds, as they were published,
     mrpc/msr-para-{train,val,test}.tsv             Dolan and Brockett 2005: tab separated, quotes are but characters
     balanced_copa/balanced-copa-dev-all.xml        Kavumba et al. 2019: XML
 
-OUT gets rotten_tomatoes, trec, sick and glue_mrpc, each with train.jsonl, validation.jsonl to choose settings by and
-test.jsonl to judge by once, and super_glue_copa with validation.jsonl alone, all of balanced COPA. Test and validation
-are two tenths of the reviews, and for the others their authors' own; of TREC, which has no validation part, that is
-every tenth question to train on.
+OUT gets rotten_tomatoes, trec, sick and glue_mrpc, each with train.jsonl and validation.jsonl, and super_glue_copa with
+validation.jsonl alone. Validation is every tenth review, TREC's test questions, SICK's trial pairs, MRPC's own
+validation part, and all of balanced COPA. sick and glue_mrpc get their authors' test.jsonl, too: ten and three times as
+many pairs, to judge by once the settings are chosen by validation.
 
-OUT/text gets the same training examples without their labels, a document each, and both sentences of a pair in one:
-a model that learns to fill gaps in one of two like sentences learns to look into the other.
+OUT/text gets the examples to train on without their labels, a document each, both sentences of a pair in one.
 """
 
 import csv
@@ -29,7 +28,7 @@ from xml.etree import ElementTree
 
 Rows = list[dict[str, Any]]
 Parts = dict[str, Rows]
-"""Rows to train on, to choose by (validation), and to judge by (test)."""
+"""Rows by the split they are of: train, validation, and, where there are enough, test."""
 
 COARSE = ("DESC", "ENTY", "ABBR", "HUM", "NUM", "LOC")
 """TREC's classes by the number that its templates know them by, which is the order in which they come first."""
@@ -38,18 +37,16 @@ ENTAILMENT = {"ENTAILMENT": (0, "A_entails_B"), "NEUTRAL": (1, "A_neutral_B"), "
 
 
 def reviews(folder: Path) -> Parts:
-    """text, label (0 is negative): of each kind two tenths are held out, the kinds by turns, so that the first few are
-    of both.
+    """text, label (0 is negative): every tenth of each kind is held out, the kinds by turns, so that the first
+    few are of both.
     """
     kinds = [
         [{"text": line.strip(), "label": label} for line in _lines(folder / f"rt-polarity.{kind}", "cp1252")]
         for label, kind in enumerate(("neg", "pos"))
     ]
-    by_turns = [row for pair in zip(*kinds, strict=True) for row in pair]
-    parts: Parts = {"train": [], "validation": [], "test": []}
-    for number, row in enumerate(by_turns):
-        parts[{8: "validation", 9: "test"}.get(number // 2 % 10, "train")].append(row)
-    return parts
+    train = [row for kind in kinds for number, row in enumerate(kind) if number % 10 != 9]
+    held = [row for pair in zip(*(kind[9::10] for kind in kinds), strict=True) for row in pair]
+    return {"train": train, "validation": held}
 
 
 def questions(folder: Path) -> Parts:
@@ -63,9 +60,7 @@ def questions(folder: Path) -> Parts:
             number = fine.setdefault(kind, len(fine))
             yield {"text": text.strip(), "label_coarse": COARSE.index(coarse), "label_fine": number}
 
-    asked = list(read("TREC.train"))
-    train = [row for number, row in enumerate(asked) if number % 10 != 9]
-    return {"train": train, "validation": asked[9::10], "test": list(read("TREC.test"))}
+    return {"train": list(read("TREC.train")), "validation": list(read("TREC.test"))}
 
 
 def sentence_pairs(folder: Path) -> Parts:
