@@ -17,6 +17,7 @@ pytestmark = pytest.mark.short
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 PREPARE = EXAMPLES / "prompted_small" / "prepare.py"
+SHARED_WORDS = EXAMPLES / "prompted_small" / "shared_words.py"
 TABLE = EXAMPLES / "words_to_sounds" / "table.py"
 
 
@@ -93,6 +94,27 @@ def test_fine_classes_are_numbered_as_their_templates_number_them(tmp_path):
     asked = {row["text"]: prompt(row)["targets"] for row in numbered}
     assert asked["What films featured the character Popeye Doyle ?"] == "Creative Piece"
     assert asked["When was Ozzy Osbourne born ?"] == "Date"
+
+
+def test_shared_words_tell_pairs_apart_where_a_bound_does(tmp_path):
+    program = runpy.run_path(str(SHARED_WORDS))
+    assert program["shared"]("The dog runs.", "the DOG sits!") == 2 / 6
+    assert program["best_bound"]([(0.2, False), (0.4, True), (0.4, False), (0.6, True), (0.8, True)]) == 0.2
+    assert program["best_bound"]([(0.2, True), (0.4, True)]) < 0.2, "yes is always right"
+    assert program["best_bound"]([(0.2, False), (0.4, False)]) == 0.4, "no is always right"
+    for name, (one, other, yes) in program["PAIRS"].items():
+        same = {one: "a b c", other: "a b d", "label": yes}
+        other_thing = {one: "a b c", other: "a e f", "label": 1 - yes}
+        wrong = {one: "a b c", other: "a b c", "label": 1 - yes}
+        (tmp_path / name).mkdir()
+        for part, rows in {"train": [same, other_thing], "validation": [same] * 2, "test": [same, same, wrong]}.items():
+            (tmp_path / name / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert program["table"](tmp_path).splitlines()[2:] == [
+        "| glue_mrpc, validation | 2 | 100.0 | 100.0 |",
+        "| glue_mrpc, test | 3 | 66.7 | 66.7 |",
+        "| sick, validation | 2 | 100.0 | 100.0 |",
+        "| sick, test | 3 | 66.7 | 66.7 |",
+    ]
 
 
 def test_rates_stand_beside_those_of_copying_and_those_published(tmp_path):
