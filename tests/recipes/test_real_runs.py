@@ -40,12 +40,12 @@ def test_hungarian_words_to_sounds(tmp_path):
         "--out",
         str(tmp_path / "run"),
         "--steps",
-        "400",
+        "300",
         "--batch-size",
         "4",
     ]
-    size = [*SMALL, "--model.d-model", "128", "--model.num-heads", "2", "--schedule.decay-steps", "400"]
-    assert main(["train", "g2p", *words, *size, *QUICK]) == 0
+    size = [*SMALL, "--model.d-model", "128", "--model.d-ff", "256", "--model.num-heads", "2"]
+    assert main(["train", "g2p", *words, *size, "--schedule.decay-steps", "300", *QUICK]) == 0
     rates = told(tmp_path / "run", "metrics")["hun"]
     assert rates["per"] < 35, "copying the letters gets 50.6"
     assert rates["wer"] < 85, "copying the letters gets 98.7"
@@ -63,7 +63,8 @@ def test_prompted_questions(tmp_path, monkeypatch):
     train = ["--optimizer", "adamw-rms", "--schedule", "cosine", *QUICK]
     text = ["--text", "novels.jsonl", "--vocabulary", str(vocabulary), "--model", "t5_1_1_small"]
     short = ["--inputs-length", "64", "--batch-size", "8", "--steps", "40", "--eval.max-batches", "1"]
-    assert main(["pretrain", *text, *size, *short, *train, "--out", "novels"]) == 0
+    bare = ["--after.fills", "0", "--after.baselines", "false"]
+    assert main(["pretrain", *text, *size, *short, *bare, *train, "--out", "novels"]) == 0
     learn = ["--learn", "trec_trec*", "trec_pick*", "trec_which*", "--judge", "trec_what_category*"]
     given = ["--data", "trec=trec", "--prompts", str(templates), *learn, "--start", "novels", "--maximum", "3000"]
     lengths = ["--inputs-length", "128", "--targets-length", "16", "--batch-size", "8", "--steps", "300"]
