@@ -40,12 +40,12 @@ def test_hungarian_words_to_sounds(tmp_path):
         "--out",
         str(tmp_path / "run"),
         "--steps",
-        "300",
+        "400",
         "--batch-size",
         "4",
     ]
-    size = [*SMALL, "--model.d-model", "128", "--model.d-ff", "256", "--model.num-heads", "2"]
-    assert main(["train", "g2p", *words, *size, "--schedule.decay-steps", "300", *QUICK]) == 0
+    size = [*SMALL, "--model.d-model", "128", "--model.num-heads", "2", "--schedule.decay-steps", "400"]
+    assert main(["train", "g2p", *words, *size, *QUICK]) == 0
     rates = told(tmp_path / "run", "metrics")["hun"]
     assert rates["per"] < 35, "copying the letters gets 50.6"
     assert rates["wer"] < 85, "copying the letters gets 98.7"
