@@ -80,11 +80,11 @@ def _files(rows: int) -> dict[str, bytes]:
         lines = (f"{classes[n % len(classes)]} What is thing {n} , se\xf1or ?\n" for n in range(rows))
         files[f"trec/TREC.{name}"] = "".join(lines).encode("latin-1")
     head = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\r\n"
-    for name in ("train", "trial"):
+    for name in ("train", "trial", "test_annotated"):
         lines = (f"{n}\tA dog runs {n}\tA cat sits {n}\t3.{n % 10}\t{judgments[n % 3]}\r\n" for n in range(rows))
         files[f"sick/SICK_{name}.txt"] = (head + "".join(lines)).encode()
     head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
-    for name, mark in (("train", "\ufeff"), ("val", "")):
+    for name, mark in (("train", "\ufeff"), ("val", ""), ("test", "")):
         lines = (f'{n % 2}\t{n}\t{n}\t"It is {n}, he said.\tHe said "it is {n}".\r\n' for n in range(rows))
         files[f"mrpc/msr-para-{name}.tsv"] = (mark + head + "".join(lines)).encode()
     items = "".join(

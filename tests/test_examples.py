@@ -17,6 +17,7 @@ pytestmark = pytest.mark.short
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 PREPARE = EXAMPLES / "prompted_small" / "prepare.py"
+SHARED_WORDS = EXAMPLES / "prompted_small" / "shared_words.py"
 TABLE = EXAMPLES / "words_to_sounds" / "table.py"
 
 
@@ -49,6 +50,8 @@ def test_odd_encodings_marks_and_quotes_come_through(prepared):
     said = rows_of(prepared / "glue_mrpc" / "train.jsonl")
     assert len(said) == 60
     assert said[1] == {"sentence1": '"It is 1, he said.', "sentence2": 'He said "it is 1".', "label": 1}
+    assert rows_of(prepared / "text" / "glue_mrpc.jsonl")[1] == {"text": '"It is 1, he said. He said "it is 1".'}
+    assert rows_of(prepared / "text" / "trec.jsonl")[0] == {"text": "What is thing 0 , señor ?"}
     causes = rows_of(prepared / "super_glue_copa" / "validation.jsonl")
     assert causes[1]["choice1"] == "It was pushed & shoved."
     assert [(row["question"], row["label"]) for row in causes[:3]] == [("cause", 0), ("effect", 1), ("cause", 0)]
@@ -64,9 +67,15 @@ def test_the_real_data_sets_fit_their_templates(tmp_path):
         "trec/validation.jsonl": 500,
         "sick/train.jsonl": 4500,
         "sick/validation.jsonl": 500,
+        "sick/test.jsonl": 4927,
         "glue_mrpc/train.jsonl": 3576,
         "glue_mrpc/validation.jsonl": 500,
+        "glue_mrpc/test.jsonl": 1725,
         "super_glue_copa/validation.jsonl": 1000,
+        "text/rotten_tomatoes.jsonl": 9596,
+        "text/trec.jsonl": 5452,
+        "text/sick.jsonl": 4500,
+        "text/glue_mrpc.jsonl": 3576,
     }
     folder = shared_dir("data", "promptsource", "v0.2.3", "templates")
     for name in ("rotten_tomatoes", "trec", "sick", "glue/mrpc", "super_glue/copa"):
@@ -78,13 +87,34 @@ def test_the_real_data_sets_fit_their_templates(tmp_path):
 
 
 def test_fine_classes_are_numbered_as_their_templates_number_them(tmp_path):
-    numbered = runpy.run_path(str(PREPARE))["questions"](shared_dir("data", "labelled", "trec"))[0]
+    numbered = runpy.run_path(str(PREPARE))["questions"](shared_dir("data", "labelled", "trec"))["train"]
     (trec,) = read_collection([str(shared_dir("data", "promptsource", "v0.2.3", "templates", "trec"))]).values()
     template = next(one for one in trec.templates if one.name == "fine_grained_open")
     prompt = Prompt(template.name, template.jinja, template.answer_choices)
     asked = {row["text"]: prompt(row)["targets"] for row in numbered}
     assert asked["What films featured the character Popeye Doyle ?"] == "Creative Piece"
     assert asked["When was Ozzy Osbourne born ?"] == "Date"
+
+
+def test_shared_words_tell_pairs_apart_where_a_bound_does(tmp_path):
+    program = runpy.run_path(str(SHARED_WORDS))
+    assert program["shared"]("The dog runs.", "the DOG sits!") == 2 / 6
+    assert program["best_bound"]([(0.2, False), (0.4, True), (0.4, False), (0.6, True), (0.8, True)]) == 0.2
+    assert program["best_bound"]([(0.2, True), (0.4, True)]) < 0.2, "yes is always right"
+    assert program["best_bound"]([(0.2, False), (0.4, False)]) == 0.4, "no is always right"
+    for name, (one, other, yes) in program["PAIRS"].items():
+        same = {one: "a b c", other: "a b d", "label": yes}
+        other_thing = {one: "a b c", other: "a e f", "label": 1 - yes}
+        wrong = {one: "a b c", other: "a b c", "label": 1 - yes}
+        (tmp_path / name).mkdir()
+        for part, rows in {"train": [same, other_thing], "validation": [same] * 2, "test": [same, same, wrong]}.items():
+            (tmp_path / name / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert program["table"](tmp_path).splitlines()[2:] == [
+        "| glue_mrpc, validation | 2 | 100.0 | 100.0 |",
+        "| glue_mrpc, test | 3 | 66.7 | 66.7 |",
+        "| sick, validation | 2 | 100.0 | 100.0 |",
+        "| sick, test | 3 | 66.7 | 66.7 |",
+    ]
 
 
 def test_rates_stand_beside_those_of_copying_and_those_published(tmp_path):

@@ -6,13 +6,16 @@ LABELLED holds, as they were published,
 
     movie_reviews/rt-polarity.{neg,pos}            Pang and Lee 2005: a sentence a line, in Windows-1252
     trec/TREC.{train,test}                         Li and Roth 2002: COARSE:fine and a question a line, in Latin-1
-    sick/SICK_{train,trial}.txt                    Marelli et al. 2014: tab separated
-    mrpc/msr-para-{train,val}.tsv                  Dolan and Brockett 2005: tab separated, quotes are but characters
+    sick/SICK_{train,trial,test_annotated}.txt     Marelli et al. 2014: tab separated
+    mrpc/msr-para-{train,val,test}.tsv             Dolan and Brockett 2005: tab separated, quotes are but characters
     balanced_copa/balanced-copa-dev-all.xml        Kavumba et al. 2019: XML
 
 OUT gets rotten_tomatoes, trec, sick and glue_mrpc, each with train.jsonl and validation.jsonl, and super_glue_copa with
 validation.jsonl alone. Validation is every tenth review, TREC's test questions, SICK's trial pairs, MRPC's own
-validation part, and all of balanced COPA.
+validation part, and all of balanced COPA. sick and glue_mrpc get their authors' test.jsonl, too: ten and three times as
+many pairs, to judge by once the settings are chosen by validation.
+
+OUT/text gets the examples to train on without their labels, a document each, both sentences of a pair in one.
 """
 
 import csv
@@ -24,6 +27,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 Rows = list[dict[str, Any]]
+Parts = dict[str, Rows]
+"""Rows by the split they are of: train, validation, and, where there are enough, test."""
 
 COARSE = ("DESC", "ENTY", "ABBR", "HUM", "NUM", "LOC")
 """TREC's classes by the number that its templates know them by, which is the order in which they come first."""
@@ -31,7 +36,7 @@ ENTAILMENT = {"ENTAILMENT": (0, "A_entails_B"), "NEUTRAL": (1, "A_neutral_B"), "
 """SICK's judgments of a pair of sentences: label, and what the second says to the first."""
 
 
-def reviews(folder: Path) -> tuple[Rows, Rows]:
+def reviews(folder: Path) -> Parts:
     """text, label (0 is negative): every tenth of each kind is held out, the kinds by turns, so that the first
     few are of both.
     """
@@ -40,10 +45,11 @@ def reviews(folder: Path) -> tuple[Rows, Rows]:
         for label, kind in enumerate(("neg", "pos"))
     ]
     train = [row for kind in kinds for number, row in enumerate(kind) if number % 10 != 9]
-    return train, [row for pair in zip(*(kind[9::10] for kind in kinds), strict=True) for row in pair]
+    held = [row for pair in zip(*(kind[9::10] for kind in kinds), strict=True) for row in pair]
+    return {"train": train, "validation": held}
 
 
-def questions(folder: Path) -> tuple[Rows, Rows]:
+def questions(folder: Path) -> Parts:
     """text, label_coarse, label_fine: fine classes are numbered as they come first, whatever the coarse one."""
     fine: dict[str, int] = {}
 
@@ -54,10 +60,10 @@ def questions(folder: Path) -> tuple[Rows, Rows]:
             number = fine.setdefault(kind, len(fine))
             yield {"text": text.strip(), "label_coarse": COARSE.index(coarse), "label_fine": number}
 
-    return list(read("TREC.train")), list(read("TREC.test"))
+    return {"train": list(read("TREC.train")), "validation": list(read("TREC.test"))}
 
 
-def sentence_pairs(folder: Path) -> tuple[Rows, Rows]:
+def sentence_pairs(folder: Path) -> Parts:
     """sentence_A, sentence_B, relatedness_score, label, entailment_AB."""
 
     def read(name: str) -> Iterator[dict[str, Any]]:
@@ -71,17 +77,18 @@ def sentence_pairs(folder: Path) -> tuple[Rows, Rows]:
                 "entailment_AB": a_to_b,
             }
 
-    return list(read("SICK_train.txt")), list(read("SICK_trial.txt"))
+    names = {"train": "SICK_train.txt", "validation": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+    return {part: list(read(name)) for part, name in names.items()}
 
 
-def paraphrases(folder: Path) -> tuple[Rows, Rows]:
+def paraphrases(folder: Path) -> Parts:
     """sentence1, sentence2, label (1: they say the same)."""
 
     def read(name: str) -> Iterator[dict[str, Any]]:
-        for row in _table(folder / name):
+        for row in _table(folder / f"msr-para-{name}.tsv"):
             yield {"sentence1": row["#1 String"], "sentence2": row["#2 String"], "label": int(row["Quality"])}
 
-    return list(read("msr-para-train.tsv")), list(read("msr-para-val.tsv"))
+    return {part: list(read(name)) for part, name in (("train", "train"), ("validation", "val"), ("test", "test"))}
 
 
 def alternatives(folder: Path) -> Rows:
@@ -101,21 +108,24 @@ def alternatives(folder: Path) -> Rows:
 
 def prepare(labelled: Path, out: Path) -> dict[str, int]:
     """Writes all of them; how many rows each file has."""
-    parts = {
+    data_sets = {
         "rotten_tomatoes": reviews(labelled / "movie_reviews"),
         "trec": questions(labelled / "trec"),
         "sick": sentence_pairs(labelled / "sick"),
         "glue_mrpc": paraphrases(labelled / "mrpc"),
     }
-    files = {
-        f"{name}/{split}.jsonl": rows
-        for name, both in parts.items()
-        for split, rows in zip(("train", "validation"), both, strict=True)
-    }
+    files = {f"{name}/{part}.jsonl": rows for name, parts in data_sets.items() for part, rows in parts.items()}
     files["super_glue_copa/validation.jsonl"] = alternatives(labelled / "balanced_copa")
+    for name, parts in data_sets.items():
+        files[f"text/{name}.jsonl"] = [{"text": _text(row)} for row in parts["train"]]
     for name, rows in files.items():
         _write(out / name, rows)
     return {name: len(rows) for name, rows in files.items()}
+
+
+def _text(row: dict[str, Any]) -> str:
+    columns = ("text", "sentence_A", "sentence_B", "sentence1", "sentence2")
+    return " ".join(row[column] for column in columns if column in row)
 
 
 def _lines(path: Path, encoding: str) -> Iterator[str]:
