@@ -18,6 +18,7 @@ from spanloom.model.sizes import named
 from spanloom.recipes._data_sets import cached_task_in, data_set_in
 from spanloom.recipes._fine_tuning import fine_tuning_run, told_by_start
 from spanloom.recipes._start import model_and_vocabulary, needed
+from spanloom.recipes._t0_published import PUBLISHED
 from spanloom.settings.mixture import BySize, Mixture, Weighted
 from spanloom.settings.model import Model
 from spanloom.settings.objectives import Supervised
@@ -31,6 +32,8 @@ from spanloom.tasks.prompts.prompted import CACHED_PROMPT, prompt, prompted_task
 from spanloom.tasks.prompts.t0 import CAP, T0Mixture, T0Task, t0_tasks
 from spanloom.tasks.prompts.template import shown_data_set
 from spanloom.tasks.prompts.template_files import read_collection
+
+__all__ = ["PUBLISHED", "example", "recipe"]
 
 _NO_LABEL = "<NO LABEL>"  # what T0 writes where a template leaves the target empty
 
