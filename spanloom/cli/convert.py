@@ -47,8 +47,8 @@ def main(argv: Sequence[str]) -> int:
         to: Literal["hf", "t5x", "spanloom"] | None = None
         """Format to write; unset: hf of what Spanloom made, spanloom of what comes from elsewhere."""
         which: str = "last"
-        """Checkpoint of a run: last, best, or a step; of T5X last or a step. all: each that is kept, as DST/STEP; what is
-        there already is not converted again, so that a killed command goes on, and a later one takes the new ones."""
+        """Checkpoint of a run: last, best, or a step; of T5X last or a step. all: each that is kept, as DST/STEP; what
+        is there already is not converted again: a killed command goes on, and a later one takes the new ones."""
         vocabulary: str | None = None
         """Vocabulary of a T5X checkpoint: its SentencePiece model, or bytes; unset: found beside it."""
         dtype: Literal["float32", "bfloat16", "keep"] = "float32"

@@ -10,7 +10,7 @@ Slice = tuple[Mesh, int]
 
 
 def on_slice(run: Run, place: Slice | None) -> Run:
-    """The run as it fits a slice: its mesh and microbatches, bfloat16, cheap activations computed again; None: as it is."""
+    """The run with a slice's mesh and microbatches, in bfloat16, cheap activations computed again; None: as it is."""
     if place is None:
         return run
     mesh, microbatch = place

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.short
 HOW = {"form": "hf"}
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """Stands for a kill."""
 
 
@@ -52,8 +52,8 @@ def converted(run, to, **how):
 
 def test_a_killed_command_goes_on_and_a_later_one_takes_the_new(run, tmp_path):
     to = tmp_path / "to"
-    killed = Converter(20, Stopped())
-    with pytest.raises(Stopped):
+    killed = Converter(20, StoppedError())
+    with pytest.raises(StoppedError):
         convert_all(run, "run", to, HOW, killed)
     assert killed.made == [10]
     assert converted(run, to) == [20, 30] and converted(run, to) == []
@@ -91,7 +91,7 @@ def test_a_checkpoint_that_its_run_deletes_meanwhile_is_passed_over(run, tmp_pat
 
 
 def test_what_is_one_model_has_no_all(run, tmp_path, capsys):
-    with pytest.raises(UsageError, match="--which all: .* is a Spanloom checkpoint; all is of a run"):
+    with pytest.raises(UsageError, match=r"--which all: .* is a Spanloom checkpoint; all is of a run"):
         convert_all(run / "checkpoints" / "10", "checkpoint", tmp_path / "to", HOW, Converter())
     words = ["convert", str(run), str(tmp_path / "to"), "--which", "all", "--push", "user/name"]
     assert main(words) == 2 and "--push publishes one model" in capsys.readouterr().err
