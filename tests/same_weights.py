@@ -11,7 +11,7 @@ from spanloom.settings.model import Model
 
 
 def different_weights(first: T5, second: T5) -> list[str]:
-    return parity.different_weights(in_memory(first, "first"), in_memory(second, "second"))
+    return parity.Comparison(in_memory(first, "first"), in_memory(second, "second")).finish()
 
 
 def log_probabilities(model: Model, params: T5, batch: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
+
 from spanloom.conversion import huggingface, parity, streamed
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
@@ -253,13 +255,31 @@ def _widened(weights: Weights, dtype: Dtype) -> tuple[str, ...]:
 
 def _compare(source: StoredModel, written: StoredModel, dtype: Dtype, done: Callable[[int], None]) -> tuple[float, int]:
     """Largest difference of log-probabilities, and of how many tokens."""
-    wrong = parity.different_weights(source.weights, written.weights, dtype, done)
+    batch = _sentences(source, written)
+    weights = parity.Comparison(source.weights, written.weights, dtype, done)
+    difference, tokens = 0.0, 0
+    if not weights.different and _can_run(source.weights) and _can_run(written.weights):
+        expected = streamed.log_probabilities(source.model, source.weights, batch, dtype)
+        found = streamed.log_probabilities(written.model, weights.weights, batch)
+        difference, tokens = parity.largest_difference(expected, found), len(expected)
+    wrong = weights.finish()
     if source.memory and written.memory:
         if source.memory.count != written.memory.count:
             wrong.append("the optimizer's count of steps")
-        wrong += parity.different_weights(source.memory.weights, written.memory.weights)
+        wrong += parity.Comparison(source.memory.weights, written.memory.weights).finish()
     if wrong:
         raise ParityError(f"weights read back differ from the source's: {', '.join(wrong[:3])} ({len(wrong)} in all)")
+    if not difference <= parity.TOLERANCE:
+        raise ParityError(
+            f"log-probabilities of the fixed sentences differ by {difference:.2e} from the source's, more than "
+            f"{parity.TOLERANCE:.0e}; {huggingface.CONFIG_NAME} and {MARK_NAME} do not describe this model. Please "
+            "report it"
+        )
+    return difference, tokens
+
+
+def _sentences(source: StoredModel, written: StoredModel) -> Mapping[str, np.ndarray]:
+    """The batch that is said to both. Raises ParityError where their vocabularies read it differently."""
     before, after = build(source.vocabulary), build(written.vocabulary)
     if before.sentinels != after.sentinels:
         raise ParityError(f"sentinels read back are {after.sentinels[:3]}..., the source's {before.sentinels[:3]}...")
@@ -267,18 +287,7 @@ def _compare(source: StoredModel, written: StoredModel, dtype: Dtype, done: Call
     batch = parity.examples(after, count)
     if any((parity.examples(before, count)[name] != batch[name]).any() for name in batch):
         raise ParityError("the vocabulary read back gives other ids than the source's")
-    if not (_can_run(source.weights) and _can_run(written.weights)):
-        return 0.0, 0
-    expected = streamed.log_probabilities(source.model, source.weights, batch, dtype)
-    found = streamed.log_probabilities(written.model, written.weights, batch)
-    difference = parity.largest_difference(expected, found)
-    if not difference <= parity.TOLERANCE:
-        raise ParityError(
-            f"log-probabilities of the fixed sentences differ by {difference:.2e} from the source's, more than "
-            f"{parity.TOLERANCE:.0e}; {huggingface.CONFIG_NAME} and {MARK_NAME} do not describe this model. Please "
-            "report it"
-        )
-    return difference, len(expected)
+    return batch
 
 
 def _can_run(weights: Weights) -> bool:

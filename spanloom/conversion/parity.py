@@ -1,10 +1,11 @@
 """Whether two models are the same: every bit of their weights, and what they say to fixed sentences."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from spanloom.conversion.weights import Dtype, Weights, cast, parts, same_bits, written_type
+from spanloom.conversion.weights import Dtype, Weight, Weights, cast, parts, same_bits, written_type
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 TOLERANCE = 1e-4
@@ -46,21 +47,43 @@ def largest_difference(first: np.ndarray, second: np.ndarray) -> float:
     return float("inf") if np.isnan(difference).any() else float(difference.max())
 
 
-def different_weights(
-    source: Weights, written: Weights, dtype: Dtype = "keep", done: Callable[[int], None] = lambda count: None
-) -> list[str]:
-    """Names of the parameters that are not, to the last bit, the source's as they are when written in `dtype`.
+class Comparison:
+    """Compares weights with their source while they are read for something else: nothing is read twice for it."""
 
-    One part of each is in memory at a time; `done` is told how many numbers were compared.
-    """
-    different = []
-    for name, layer in parts(source):
-        one, other = source[name], written.get(name)
-        array = cast(one.read(layer), written_type(one.dtype, dtype))
-        if other is None or other.shape != one.shape or not same_bits(array, other.read(layer)):
-            different.append(name)
-        done(array.size)
-    return list(dict.fromkeys(different))
+    def __init__(
+        self, source: Weights, written: Weights, dtype: Dtype = "keep", done: Callable[[int], None] = lambda count: None
+    ) -> None:
+        """`written` is to hold, to the last bit, what the source has as it is when written in `dtype`; `done` is told
+        how many numbers were compared."""
+        self._source, self._dtype, self._done = source, dtype, done
+        self._left = dict.fromkeys(parts(source))
+        self.different = [
+            name for name, one in source.items() if name not in written or written[name].shape != one.shape
+        ]
+        """Names of the parameters that are known to differ."""
+        self.weights: Weights = {name: replace(one, read=self._reading(name, one)) for name, one in written.items()}
+        """`written`, every part of which is compared when it is first read."""
+
+    def finish(self) -> list[str]:
+        """Compare what nobody read, one part in memory at a time; gives the names of all parameters that differ."""
+        for name, layer in list(self._left):
+            if name not in self.different:
+                self.weights[name].read(layer)
+        return self.different
+
+    def _reading(self, name: str, weight: Weight) -> Callable[[int | None], np.ndarray]:
+        def read(layer: int | None) -> np.ndarray:
+            array = weight.read(layer)
+            if (name, layer) in self._left:
+                del self._left[name, layer]
+                one = self._source[name]
+                expected = cast(one.read(layer), written_type(one.dtype, self._dtype))
+                if not same_bits(expected, array) and name not in self.different:
+                    self.different.append(name)
+                self._done(array.size)
+            return array
+
+        return read
 
 
 def _padded(rows: list[list[int]]) -> np.ndarray:

@@ -35,11 +35,11 @@ def test_a_hostile_file_is_an_error_that_names_its_folder(tmp_path, name):
     read(folder)
     before, refused = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
     for how, place in damaged_copies(folder, tmp_path, seed=0, count=2, most_files=5):
-        started = time.monotonic()
+        started = time.process_time()
         if said := error_of(place):
             assert str(place) in said, how
             refused += 1
-        assert time.monotonic() - started < SLOWEST, how
+        assert time.process_time() - started < SLOWEST, how
     assert refused > 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_MEMORY
 

@@ -6,6 +6,7 @@ import numpy as np
 from same_weights import log_probabilities
 
 from spanloom.conversion import parity
+from spanloom.conversion.weights import in_memory, parts
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
 
@@ -44,3 +45,45 @@ def test_nan_is_no_agreement():
 def test_a_vocabulary_without_sentinels_has_examples_too():
     batch = parity.examples(build(Bytes("huggingface", 0)))
     assert batch["encoder_input_tokens"].max() < 259
+
+
+def test_every_part_is_compared_once_whoever_reads_it(tiny, make_source):
+    source = in_memory(make_source(tiny).params, "source")
+    compared, read = [], []
+
+    def written(name, one):
+        def reading(layer):
+            read.append((name, layer))
+            return one.read(layer)
+
+        return replace(one, read=reading)
+
+    comparison = parity.Comparison(
+        source, {name: written(name, one) for name, one in source.items()}, done=compared.append
+    )
+    name, layer = parts(source)[0]
+    comparison.weights[name].read(layer)
+    assert compared == [source[name].read(layer).size]
+    assert comparison.finish() == [] and sum(compared) == sum(one.size for one in source.values())
+    assert sorted(map(str, read)) == sorted(map(str, parts(source)))
+
+
+def test_one_bit_anywhere_a_missing_and_a_longer_parameter_are_found(tiny, make_source):
+    source = in_memory(make_source(tiny).params, "source")
+    for name, layer in parts(source):
+        array = source[name].read(layer).copy()
+        array.view(np.uint32).reshape(-1)[-1] ^= 1
+        other = {
+            **source,
+            name: replace(
+                source[name],
+                read=lambda number, of=source[name], array=array, layer=layer: (
+                    array if number == layer else of.read(number)
+                ),
+            ),
+        }
+        assert parity.Comparison(source, other).finish() == [name]
+    name = next(iter(source))
+    assert parity.Comparison(source, {key: one for key, one in source.items() if key != name}).finish() == [name]
+    longer = replace(source[name], shape=(source[name].shape[0] + 1, *source[name].shape[1:]))
+    assert parity.Comparison(source, {**source, name: longer}).finish() == [name]

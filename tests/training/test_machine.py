@@ -1,5 +1,4 @@
 import json
-import time
 from types import SimpleNamespace
 
 import jax
@@ -40,13 +39,11 @@ def test_settings_of_jax_that_decide_the_last_bits_are_told(name, value):
     assert said == f"{name}: {old} in the checkpoint, {value} here"
 
 
-def test_the_peak_is_measured_quickly_and_is_that_of_a_computer():
+def test_the_peak_is_measured_once_and_is_that_of_a_computer():
     measured_peak.cache_clear()
-    started = time.process_time()
     peak = measured_peak("float32")
-    assert time.process_time() - started < 10  # CPU seconds over all cores, on a busy machine
     assert 1e9 < peak < 1e16
-    assert measured_peak("float32") == peak
+    assert measured_peak("float32") == peak and measured_peak.cache_info().misses == 1
 
 
 @pytest.mark.parametrize(("platform", "counted"), [("cpu", 1), ("gpu", 8)])
