@@ -59,7 +59,8 @@ def _scores(matrix: Rows) -> dict[str, float] | None:
         return None
     with np.errstate(invalid="ignore"):  # NaN is met below
         idle = matrix.read(*IDLE).astype(np.float64)
-    if not np.isfinite(idle).all():
+        first = {convention: matrix.read(row, row + 1)[0].astype(np.float64) for convention, row in FIRST.items()}
+    if not all(np.isfinite(rows).all() for rows in (idle, *first.values())):
         return None
     distances = np.linalg.norm(idle - idle.mean(axis=0), axis=1)
     typical = np.median(distances)
@@ -67,7 +68,7 @@ def _scores(matrix: Rows) -> dict[str, float] | None:
     floor = 1e-3 * max(typical, np.linalg.norm(idle, axis=1).mean(), 1e-30)
     deviation = max(1.4826 * np.median(np.abs(distances - typical)), floor)
     found = {}
-    for convention, row in FIRST.items():
-        distance = np.linalg.norm(matrix.read(row, row + 1)[0] - idle.mean(axis=0))
+    for convention, row in first.items():
+        distance = np.linalg.norm(row - idle.mean(axis=0))
         found[convention] = float(abs(distance - typical) / deviation)
     return found
