@@ -55,8 +55,8 @@ def parts(everything: bool) -> list[Part]:
         Part("lint", ((str(BIN / "ruff"), "check", "."), (str(BIN / "ruff"), "format", "--check", "."))),
         Part("types", ((str(BIN / "mypy"),),)),
         # Apart, as tests/conftest.py has all others compiled more quickly than users have them.
-        Part("golden and parity, Python 3.11", ((*pytest, "-m", "(golden or parity) and not slow"),)),
-        Part("other tests, Python 3.11", ((*pytest, "-m", "not golden and not parity and not slow"),)),
+        Part("golden and parity, Python 3.11", ((*pytest, "-m", "(golden or parity or exact) and not slow"),)),
+        Part("other tests, Python 3.11", ((*pytest, "-m", "not golden and not parity and not exact and not slow"),)),
     ]
     found += [short_set(version) for version in OTHER_PYTHONS]
     if everything:

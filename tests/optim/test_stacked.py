@@ -15,6 +15,8 @@ from spanloom.optim.build import build
 from spanloom.settings.optimizer import Adafactor, AdamW, AdamWRMS, Constant, Lion, Muon, ScheduleFree
 from spanloom.settings.weights import Weights
 
+pytestmark = pytest.mark.exact  # Muon's iteration makes much of the last digit
+
 OPTIMIZERS = [
     Adafactor(learning_rate=0.05, min_dim_size_to_factor=4),
     AdamW(learning_rate=0.05, weight_decay=0.1),
