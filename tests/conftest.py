@@ -33,6 +33,7 @@ LONG = (
     "pipeline/test_shared_build.py",
     "recipes/test_real_runs.py",
     "recipes/test_six_languages.py",
+    "recipes/test_twins.py",
     "scale/test_mesh.py",
     "test_benchmarks.py",
     "test_docs.py",

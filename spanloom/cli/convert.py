@@ -10,7 +10,9 @@ from spanloom.cli.errors import UsageError
 from spanloom.cli.parsing import options
 
 if TYPE_CHECKING:
+    from spanloom.conversion.convert import Report
     from spanloom.conversion.hub_push import Repository
+    from spanloom.conversion.stored_model import StoredModel
 
 ABOUT = """A checkpoint in another format; every weight is read back and compared before it says done.
 
@@ -23,6 +25,7 @@ at a time, so that models convert that are much larger than it.
 
     spanloom convert runs/quickstart exported --to hf
     spanloom convert runs/a exported --to hf --which best --dtype bfloat16
+    spanloom convert runs/a exported --to hf --which all
     spanloom convert t5_small/checkpoint_1000000 t5_small_here --to spanloom
     spanloom convert runs/a for_t5x --to t5x
     spanloom convert runs/a exported --to hf --push user/name --private
@@ -44,7 +47,8 @@ def main(argv: Sequence[str]) -> int:
         to: Literal["hf", "t5x", "spanloom"] | None = None
         """Format to write; unset: hf of what Spanloom made, spanloom of what comes from elsewhere."""
         which: str = "last"
-        """Checkpoint of a run: last, best, or a step."""
+        """Checkpoint of a run: last, best, or a step; of T5X last or a step. all: each that is kept, as DST/STEP; what
+        is there already is not converted again: a killed command goes on, and a later one takes the new ones."""
         vocabulary: str | None = None
         """Vocabulary of a T5X checkpoint: its SentencePiece model, or bytes; unset: found beside it."""
         dtype: Literal["float32", "bfloat16", "keep"] = "float32"
@@ -67,6 +71,8 @@ def main(argv: Sequence[str]) -> int:
 
     chosen = options(Options, argv, "spanloom convert", "SRC DST [--to hf|t5x|spanloom] [flags]", ABOUT)
     shard_bytes = size_in_bytes(chosen.shard_size)
+    if chosen.push is not None and chosen.which == "all":
+        raise UsageError("--push publishes one model: name its checkpoint with --which, not all")
     repository = _repository(chosen.push, chosen.to, chosen.private, chosen.branch, chosen.overwrite)
     from spanloom.cli.progress_bar import counting
     from spanloom.conversion.convert import HUGGING_FACE, convert
@@ -79,22 +85,43 @@ def main(argv: Sequence[str]) -> int:
     form = {"hf": HUGGING_FACE, "t5x": T5X, "spanloom": SPANLOOM}[
         chosen.to or ("hf" if repository else _natural(detect(path)))
     ]
+
+    def write(source: "StoredModel", destination: Path, name: str | None) -> "Report":
+        return convert(
+            source,
+            destination,
+            form,
+            overwrite=chosen.overwrite,
+            max_shard_bytes=shard_bytes,
+            dtype=chosen.dtype,
+            name=name,
+            progress=print,
+            watch=counting,
+        )
+
+    if chosen.which == "all":
+        from spanloom.cli.convert_all import convert_all
+
+        destination = Path(chosen.destination)
+        how = {
+            "form": form.name,
+            "dtype": chosen.dtype,
+            "shard_bytes": shard_bytes,
+            "told": [chosen.vocabulary, chosen.activations],
+        }
+
+        def write_step(step: int, place: Path) -> "Report":
+            model = open_model(path, str(step), chosen.vocabulary, chosen.activations)
+            return write(model, place, f"{destination.name}/{step}")
+
+        convert_all(path, detect(path), destination, how, write_step)
+        return 0
     source = open_model(path, chosen.which, chosen.vocabulary, chosen.activations)
     if repository is not None:
         from spanloom.conversion import hub_push
 
         hub_push.check_access(repository, source.lineage)  # before hours of conversion
-    report = convert(
-        source,
-        chosen.destination,
-        form,
-        overwrite=chosen.overwrite,
-        max_shard_bytes=shard_bytes,
-        dtype=chosen.dtype,
-        name=chosen.push,
-        progress=print,
-        watch=counting,
-    )
+    report = write(source, Path(chosen.destination), chosen.push)
     print(report.describe())
     if repository is not None:
         print(hub_push.push(report.dst, repository, print).describe())

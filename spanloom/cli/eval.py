@@ -15,13 +15,13 @@ a row for each task with its held-out loss, the metrics of what the model writes
 where examples have answer choices, of which choice it finds likeliest, beside what always giving the commonest answer
 would reach. Choices are ranked as T0 was judged: by summed log-probability, end of sequence included. Then, for each
 data set, mean, median and quartiles over its templates, and the macro average over data sets. Losses are in nats a
-target token, shares times 100.
+target token, shares times 100. What others published of the recipe's models (t0's) stands in a table below.
 
 CHECKPOINT is a run directory, one of its checkpoints/STEP or a Hugging Face folder; RECIPE and flags are those of
 `spanloom train`, and without it the run's own; a recipe's --start is CHECKPOINT unless it is given. Held-out parts
 that are missing in OUT/stores (--out) are built there. Data sets that nothing is learnt from are taken --whole.
 
-OUT/eval (--results) gets results.jsonl, results.csv and results.md and, for each model and task, a file of predictions:
+OUT/eval (--results) gets results.jsonl, .csv and .md, published.md and, for each model and task, a file of predictions:
 inputs, targets, what was written, a score for each choice. What is there already is not computed again while
 checkpoint, data and settings are the same; a killed command goes on with the task at which it was. Of many tasks one
 that fails is named and the others are evaluated; the exit code is 1 then. Of N jobs with --shard 0/N to N-1/N and the

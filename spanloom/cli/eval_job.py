@@ -27,6 +27,7 @@ from spanloom.evaluation.judged import NothingHeldOutError, judged
 from spanloom.evaluation.loaded import LoadedModel
 from spanloom.evaluation.metrics.bootstrap import RESAMPLES
 from spanloom.evaluation.options import RankingError, share_of
+from spanloom.evaluation.published import beside_published, published_markdown
 from spanloom.evaluation.records import HeldoutTask, Record
 from spanloom.evaluation.records_file import RecordsFile
 from spanloom.evaluation.result_rows import TASK, Row, as_csv, as_jsonl, as_markdown, with_averages
@@ -38,6 +39,7 @@ from spanloom.pipeline.durable import locked, write_file
 from spanloom.pipeline.share import BuildShare
 from spanloom.settings.model import Model
 from spanloom.settings.nearest import did_you_mean
+from spanloom.settings.published import Published
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import to_json
 from spanloom.settings.stages import as_one
@@ -49,6 +51,7 @@ from spanloom.vocabularies.build import build
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 _RESULTS = {"results.jsonl": as_jsonl, "results.csv": as_csv, "results.md": as_markdown}
+_PUBLISHED = "published.md"
 _LOCK = ".lock-{}-of-{}"  # it is left behind, and so tells whose results these are
 
 
@@ -76,19 +79,23 @@ def evaluate(command: Command[Evaluating], checkpoint: str) -> None:
     if None in outcomes:
         print(f"{folder}: job {share} is done; other jobs are not yet", file=sys.stderr)
         return
-    _tell([one for one in outcomes if isinstance(one, Row)], folder)
+    _tell([one for one in outcomes if isinstance(one, Row)], folder, command.recipe.published)
     if failed := [one for one in outcomes if isinstance(one, str)]:
         raise CommandError("\n".join(failed))
 
 
-def _tell(rows: Sequence[Row], folder: Path) -> None:
-    """Keeps and shows the rows of tasks and what they are together."""
+def _tell(rows: Sequence[Row], folder: Path, published: Published | None) -> None:
+    """Keeps and shows the rows of tasks, what they are together, and what others published beside them."""
     if not rows:
         return
     rows = with_averages(rows)
     for name, written in _RESULTS.items():
         _write(folder / name, written(rows))
-    _show(rows)
+    table = beside_published(rows, published) if published else []
+    _show(rows, table)
+    if published and table:
+        _write(folder / _PUBLISHED, published_markdown(table, published))
+        print(f"published figures, and who reports them: {folder / _PUBLISHED}")
     print(f"\nwrote {folder}/results.jsonl, .csv and .md; predictions are beside them")
 
 
@@ -265,8 +272,10 @@ def _write(path: Path, text: str) -> None:
     write_file(path, lambda file: file.write(text.encode()), shared=True)
 
 
-def _show(rows: Sequence[Row]) -> None:
-    from spanloom.report.evaluation import evaluation_text
+def _show(rows: Sequence[Row], beside: Sequence[Sequence[str]]) -> None:
+    from spanloom.report.evaluation import beside_text, evaluation_text
 
     width, colour = width_and_colour(sys.stdout)
     sys.stdout.write(evaluation_text(rows, width=width, colour=colour))
+    if beside:
+        sys.stdout.write("\n" + beside_text(beside, width=width, colour=colour))

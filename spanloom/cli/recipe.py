@@ -19,6 +19,7 @@ from spanloom import recipes
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.settings.kinds import parts
 from spanloom.settings.nearest import did_you_mean
+from spanloom.settings.published import Published
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE, STAGES_FILE
 from spanloom.settings.serialize import SettingsError, from_json, to_json
@@ -56,6 +57,8 @@ class Recipe:
     """
     example: Callable[[], tuple[Run | tuple[Run, ...], dict[str, str]]] | None = None
     """For help, where no run can be made yet: a run with the recipe's defaults, and what decides the others."""
+    published: Published | None = None
+    """What others reached with it, for tables of `spanloom eval`."""
     source: Path | None = None
     """The recipe file, which is kept beside the run."""
     directory: Path | None = None
@@ -152,6 +155,7 @@ def _of_file(path: Path, name: str) -> Recipe:
         parameters=tuple(_parameters(path, function)),
         make=lambda **values: _call(path, function, values),
         example=getattr(module, "example", None) if _ships(path) else None,
+        published=getattr(module, "PUBLISHED", None) if _ships(path) else None,
         source=path,
     )
 

@@ -1,4 +1,4 @@
-"""Results of an evaluation as a table, for a terminal or a pipe."""
+"""Results of an evaluation as tables, for a terminal or a pipe."""
 
 from collections.abc import Sequence
 
@@ -19,3 +19,15 @@ def evaluation_text(rows: Sequence[Row], *, width: int | None, colour: bool) -> 
     for row, cells in zip(shown(rows), lines, strict=True):
         table.add_row(*(Text(cell, style="" if row.kind == TASK else "dim") for cell in cells))
     return page.lines(table, width=width or 1_000_000)
+
+
+def beside_text(table: Sequence[Sequence[str]], *, width: int | None, colour: bool) -> str:
+    """A table of names and numbers, its header first: what was measured beside what is published."""
+    page = Page(width, colour)
+    head, *lines = table
+    drawn = RichTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for number, name in enumerate(head):
+        drawn.add_column(name, justify="right" if number else "left", overflow="fold")
+    for cells in lines:
+        drawn.add_row(*map(Text, cells))
+    return page.lines(drawn, width=width or 1_000_000)
