@@ -128,16 +128,18 @@ def in_order(array: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(array)
     result = np.empty(array.shape, array.dtype)
 
-    def copy(begin: int) -> None:
-        result[:, begin : begin + _TURNED_AT_A_TIME] = array[:, begin : begin + _TURNED_AT_A_TIME]
+    def copy(first: int, stop: int) -> None:
+        for begin in range(first, stop, _TURNED_AT_A_TIME):
+            end = min(begin + _TURNED_AT_A_TIME, stop)
+            result[:, begin:end] = array[:, begin:end]
 
-    begins = range(0, array.shape[1], _TURNED_AT_A_TIME)
     if array.nbytes < _THREADS_FROM:
-        for begin in begins:
-            copy(begin)
+        copy(0, array.shape[1])
         return result
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        list(threads.map(copy, begins))
+    cores = os.cpu_count() or 1
+    bounds = [array.shape[1] * core // cores for core in range(cores + 1)]
+    with ThreadPoolExecutor(cores) as threads:
+        list(threads.map(copy, bounds, bounds[1:]))
     return result
 
 

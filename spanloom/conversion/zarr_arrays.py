@@ -113,16 +113,22 @@ def open_array(chunks: Chunks, described: Mapping[str, Any] | None = None, last:
         return array
 
     def take(axis: int, number: int) -> np.ndarray:
-        array = np.empty((*shape[:axis], *shape[axis + 1 :]), known)
         of, inside = divmod(number, sizes[axis])
-        for rest in np.ndindex(*counts[:axis], *counts[axis + 1 :]):
-            place = (*rest[:axis], of, *rest[axis:])
+
+        def part(place: tuple[int, ...]) -> tuple[tuple[slice, ...], np.ndarray]:
             ranges = where(place)
             chunk = last.get((chunks.file(""), place), functools.partial(chunk_at, place))
             del ranges[axis]
             within = [slice(part.stop - part.start) for part in ranges]
             along: tuple[Any, ...] = (*within[:axis], inside, *within[axis:])
-            array[tuple(ranges)] = chunk[along]
+            return tuple(ranges), chunk[along]
+
+        places = [(*rest[:axis], of, *rest[axis:]) for rest in np.ndindex(*counts[:axis], *counts[axis + 1 :])]
+        if len(places) == 1:
+            return part(places[0])[1]
+        array = np.empty((*shape[:axis], *shape[axis + 1 :]), known)
+        for ranges, numbers in map(part, places):
+            array[ranges] = numbers
         return array
 
     return Stored(file.parent, str(dtype), tuple(shape), read, take=take, chunk=tuple(sizes))
