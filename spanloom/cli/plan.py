@@ -118,11 +118,15 @@ def _plans(run: Run, places: Sequence["Topology | None"], asked: Planning) -> "I
         raise UsageError(str(error)) from None
     for place in places:
         try:
-            plan = make_plan(run, data, place, search=asked.search)
+            plan = make_plan(run, data, place, search=asked.search, say=_say)
         except MeshError as error:
             raise CommandError(f"on {place.name if place else 'this machine'}: {error}") from None
         _print(plan, asked)
         yield plan
+
+
+def _say(line: str) -> None:
+    print(f"{line} ...", file=sys.stderr, flush=True)
 
 
 def _print(plan: "Plan", asked: Planning) -> None:

@@ -4,7 +4,7 @@ Times are a roofline's (Williams et al. 2009): what the step takes at least, at 
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -182,14 +182,21 @@ def devices_here(dtype: str) -> Devices:
     )
 
 
-def make_plan(run: Run, data: PlanData, topology: Topology | None, *, search: bool = True) -> Plan:
+def make_plan(
+    run: Run,
+    data: PlanData,
+    topology: Topology | None,
+    *,
+    search: bool = True,
+    say: Callable[[str], None] = lambda line: None,
+) -> Plan:
     """The plan of a resolved run for a topology, or for this machine's devices.
 
-    `search`: where it does not fit, changes that would are looked for, and compiled. Raises MeshError where the mesh
-    or the batch cannot be divided among the devices.
+    `search`: where it does not fit, changes that would are looked for, and compiled. `say` is told what is compiled,
+    which may take minutes. Raises MeshError where the mesh or the batch cannot be divided among the devices.
     """
     on = devices_here(run.model.dtype) if topology is None else devices_of(topology, run.model.dtype)
-    planner = _Planner(data, topology, on)
+    planner = _Planner(data, topology, on, say)
     needs, compiled, why = planner.look(run)
     specs = flatten(declare(run.model))
     state = abstract_state(run, abstract_layout(run, on.devices))
@@ -220,10 +227,10 @@ def make_plan(run: Run, data: PlanData, topology: Topology | None, *, search: bo
 class _Planner:
     """Looks at a run and at changes of it, for the same devices."""
 
-    def __init__(self, data: PlanData, topology: Topology | None, on: Devices):
-        self._data, self._topology, self._on = data, topology, on
+    def __init__(self, data: PlanData, topology: Topology | None, on: Devices, say: Callable[[str], None]):
+        self._data, self._topology, self._on, self._say = data, topology, on, say
 
-    def look(self, run: Run) -> tuple[Needs, Compiled | None, str]:
+    def look(self, run: Run, changed: Sequence[str] = ()) -> tuple[Needs, Compiled | None, str]:
         """What a run needs; what the compiler says of it; where that says nothing, why."""
         layout = abstract_layout(run, self._on.devices)
         check_batch(layout, run.batch_size)
@@ -231,6 +238,7 @@ class _Planner:
         formula = formula_needs(run, self._data.lengths, self._on.devices, self._on.memory)
         if self._topology is not None and not self._topology.layout:
             return formula, None, f"nothing here compiles for {self._on.name}"
+        self._say(f"compiling for {self._on.name}" + (f", does it fit with {' '.join(changed)}?" if changed else ""))
         try:
             compiled = compile_and_look(lower_step(run, self._data.lengths, self._layout(run)))
         except NoCompilerError as error:
@@ -253,7 +261,7 @@ class _Planner:
         tried: list[str] = []
         assert needs.available is not None
         for change in likely_changes(run, self._data.lengths, self._on.devices, needs.total, needs.available):
-            found, _, _ = self.look(change.run)
+            found, _, _ = self.look(change.run, change.flags)
             if found.fits:
                 return change, found, tried
             tried.append(" ".join(change.flags))

@@ -65,7 +65,10 @@ def test_what_does_not_fit_has_the_smallest_change_that_was_compiled_and_fits(ru
     run = replace(run, model=MODEL, batch_size=64)
     whole = make_plan(run, DATA, None)
     small_machine(whole.needs.total * 0.8)
-    found = make_plan(run, DATA, None)
+    told = []
+    found = make_plan(run, DATA, None, say=told.append)
+    assert told[0] == f"compiling for {found.on.name}"
+    assert told[-1].endswith(f"does it fit with {' '.join(found.change.flags)}?")
     assert found.needs.fits is False and found.needs.total == whole.needs.total
     assert found.change.flags and found.change_needs.fits
     assert found.change_needs.total < 0.8 * whole.needs.total
