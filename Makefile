@@ -15,7 +15,7 @@ quickstart: $(VENV)/.core
 	$(VENV)/bin/spanloom train $(if $(wildcard runs/quickstart/run.json),runs/quickstart,quickstart)
 
 test: $(VENV)/.dev
-	$(PY) -m pytest -q -n 2 --dist worksteal -m "not slow and not long and not parity and not golden and not exact" $(PYTEST_FLAGS)
+	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not long and not parity and not golden and not exact" $(PYTEST_FLAGS)
 
 check: $(VENV)/.parity
 	$(PY) scripts/check.py
