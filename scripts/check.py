@@ -16,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 OTHER_PYTHONS = ("3.12", "3.13")
+PYTEST = ("-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Two workers, whole files, in the order of tests/conftest.py."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def result(part: Part, passed: bool) -> str:
 def parts(everything: bool) -> list[Part]:
     """The parts in order, quick ones first."""
     python = str(BIN / "python")
-    pytest = (python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--durations=25")
+    pytest = (python, *PYTEST, "--durations=25")
     found = [
         Part("lint", ((str(BIN / "ruff"), "check", "."), (str(BIN / "ruff"), "format", "--check", "."))),
         Part("types", ((str(BIN / "mypy"),),)),
@@ -100,19 +102,7 @@ def short_set(version: str) -> Part:
     venv = ROOT / ".venvs" / version
     python = str(venv / "bin" / "python")
     install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "-e", ".[dev]")
-    tests = (
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "2",
-        "--dist",
-        "loadfile",
-        "--no-loadscope-reorder",
-        "-m",
-        "short and not slow",
-    )
+    tests = (python, *PYTEST, "-m", "short and not slow")
     return Part(name, ((interpreter, "-m", "venv", str(venv)), install, tests))
 
 
