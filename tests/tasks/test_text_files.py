@@ -364,23 +364,6 @@ def test_heldout_files_are_never_trained_on(tmp_path):
         read(tmp_path / "dev.txt", **settings)
 
 
-@pytest.mark.slow
-def test_plain_text_is_read_fast(tmp_path):
-    import time
-
-    path = write(
-        tmp_path / "a.txt",
-        b"A line of about eighty bytes, as text that is wrapped for an eighty column screen..\n" * 10**6,
-    )
-    start = time.process_time()
-    report = ReadReport()
-    for _ in read_parts(TextFiles(files=(str(path),)), {"train": report}):
-        pass
-    rate = report.bytes / (time.process_time() - start) / 1e6
-    print(f"{rate:.0f} MB/s")
-    assert rate > 30, "a tenth of what a quiet core does"
-
-
 def test_an_unknown_encoding_is_never_skipped_and_no_codec_is_proposed_that_was_refused(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"text\n")
