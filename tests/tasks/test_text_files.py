@@ -13,7 +13,7 @@ from peak_memory import peak_growth
 from spanloom.settings.task import TextFiles
 from spanloom.tasks import encodings
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
-from spanloom.tasks.sources import read_examples, read_parts
+from spanloom.tasks.sources import read_examples
 from spanloom.tasks.text_lines import TextFile
 
 ODD = "Zwölf Boxkämpfer\n\n  indented, kept  \nnul \0 kept\nform\x0cfeed \x85 \u2028 are no line ends\nlast"
