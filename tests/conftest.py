@@ -1,6 +1,7 @@
 """Settings shared by all tests: CPU only, no network, quiet logs."""
 
 import os
+import signal
 from importlib.metadata import version
 from pathlib import Path
 
@@ -63,6 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if version("jaxlib").startswith("0.10."):  # a flag that later ones do not know ends the process
             flags.append("--xla_cpu_use_fusion_emitters=false")
         os.environ.setdefault("XLA_FLAGS", " ".join(flags))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs have it; children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
