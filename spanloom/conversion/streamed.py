@@ -103,8 +103,9 @@ def _decode(read: _Reader, config: Model, encoded_BxSxE: jax.Array, batch: Mappi
     bias = stack_bias(read.table("decoder"), config, length, length, bidirectional=False)
     x_BxTxE = read.embedded(batch["decoder_input_tokens"])
     for number in range(config.num_decoder_layers):
-        layer = read.layer("decoder", number)
-        x_BxTxE = _decoder_layer(x_BxTxE, encoded_BxSxE, layer, config, bias, *real).block_until_ready()
+        # Without a name of its own, so that it is gone before the next one is read.
+        x_BxTxE = _decoder_layer(x_BxTxE, encoded_BxSxE, read.layer("decoder", number), config, bias, *real)
+        x_BxTxE.block_until_ready()
     return rms_norm(x_BxTxE, read.norm("decoder"), config.norm_epsilon)
 
 
