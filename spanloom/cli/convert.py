@@ -102,17 +102,11 @@ def main(argv: Sequence[str]) -> int:
     if chosen.which == "all":
         from spanloom.cli.convert_all import convert_all
 
-        destination = Path(chosen.destination)
-        how = {
-            "form": form.name,
-            "dtype": chosen.dtype,
-            "shard_bytes": shard_bytes,
-            "told": [chosen.vocabulary, chosen.activations],
-        }
+        told, destination = [chosen.vocabulary, chosen.activations], Path(chosen.destination)
+        how = {"form": form.name, "dtype": chosen.dtype, "shard_bytes": shard_bytes, "told": told}
 
         def write_step(step: int, place: Path) -> "Report":
-            model = open_model(path, str(step), chosen.vocabulary, chosen.activations)
-            return write(model, place, f"{destination.name}/{step}")
+            return write(open_model(path, str(step), *told), place, f"{destination.name}/{step}")
 
         convert_all(path, detect(path), destination, how, write_step)
         return 0
