@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from spanloom.conversion.weights import Dtype, Weights, cast, in_order, written_type
@@ -50,18 +49,18 @@ class _Reader:
         return np.asarray(cast(in_order(array), written_type(self._weights[name].dtype, self._dtype)), np.float32)
 
     def whole(self, name: str) -> jax.Array:
-        return jnp.asarray(self.as_written(name, self.raw(name)))
+        return jax.device_put(self.as_written(name, self.raw(name)))
 
     def embedded(self, tokens_BxL: np.ndarray) -> jax.Array:
         name = "token_embedder/embedding"
-        return jnp.asarray(self.as_written(name, self.raw(name)[tokens_BxL]))
+        return jax.device_put(self.as_written(name, self.raw(name)[tokens_BxL]))
 
     def layer(self, stack: str, number: int) -> Any:
         """One layer's tree; `stack` is encoder or decoder."""
 
         def leaf(path: Any, _: Any) -> jax.Array:
             name = f"{stack}/layers/{path_name(path)}"
-            return jnp.asarray(self.as_written(name, self.raw(name, number)))
+            return jax.device_put(self.as_written(name, self.raw(name, number)))
 
         return jax.tree_util.tree_map_with_path(leaf, getattr(self._specs, stack).layers)
 
@@ -87,26 +86,31 @@ def _decoder_layer(
     return decoder_layer(x, encoded, layer, config, bias, masks)
 
 
+# Jitted as wholes: each of their operations by itself would be compiled apart, which takes longer than small models do.
+_stack_bias = jax.jit(stack_bias, static_argnums=(1, 2, 3), static_argnames="bidirectional")
+_rms_norm = jax.jit(rms_norm, static_argnums=2)
+
+
 def _encode(read: _Reader, config: Model, tokens_BxS: np.ndarray) -> jax.Array:
     length = tokens_BxS.shape[1]
-    bias = stack_bias(read.table("encoder"), config, length, length, bidirectional=True)
-    x_BxSxE, real_BxS = read.embedded(tokens_BxS), jnp.asarray(tokens_BxS > 0)
+    bias = _stack_bias(read.table("encoder"), config, length, length, bidirectional=True)
+    x_BxSxE, real_BxS = read.embedded(tokens_BxS), jax.device_put(tokens_BxS > 0)
     for number in range(config.num_encoder_layers):
         x_BxSxE = _encoder_layer(x_BxSxE, read.layer("encoder", number), config, bias, real_BxS).block_until_ready()
-    return rms_norm(x_BxSxE, read.norm("encoder"), config.norm_epsilon)
+    return _rms_norm(x_BxSxE, read.norm("encoder"), config.norm_epsilon)
 
 
 def _decode(read: _Reader, config: Model, encoded_BxSxE: jax.Array, batch: Mapping[str, np.ndarray]) -> jax.Array:
     inputs, targets = batch["encoder_input_tokens"], batch["decoder_target_tokens"]
     length = targets.shape[1]
-    real = jnp.asarray(targets > 0), jnp.asarray(inputs > 0)
-    bias = stack_bias(read.table("decoder"), config, length, length, bidirectional=False)
+    real = jax.device_put(targets > 0), jax.device_put(inputs > 0)
+    bias = _stack_bias(read.table("decoder"), config, length, length, bidirectional=False)
     x_BxTxE = read.embedded(batch["decoder_input_tokens"])
     for number in range(config.num_decoder_layers):
         # Without a name of its own, so that it is gone before the next one is read.
         x_BxTxE = _decoder_layer(x_BxTxE, encoded_BxSxE, read.layer("decoder", number), config, bias, *real)
         x_BxTxE.block_until_ready()
-    return rms_norm(x_BxTxE, read.norm("decoder"), config.norm_epsilon)
+    return _rms_norm(x_BxTxE, read.norm("decoder"), config.norm_epsilon)
 
 
 def _picked(read: _Reader, config: Model, hidden_NxE: np.ndarray, targets_N: np.ndarray) -> np.ndarray:

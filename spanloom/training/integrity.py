@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import zlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ class DamagedError(RuntimeError):
 
 def seal(directory: Path) -> int:
     """Flush every file of `directory` to disk and list them in its manifest; returns their bytes together."""
-    files = {}
     flush(directory)
-    for path in _files(directory):
-        files[path.relative_to(directory).as_posix()] = {"bytes": path.stat().st_size, "crc32": _crc32(path)}
+    paths = _files(directory)
+    files = {
+        path.relative_to(directory).as_posix(): {"bytes": path.stat().st_size, "crc32": crc32}
+        for path, crc32 in zip(paths, _sums(paths), strict=True)
+    }
     text = json.dumps(files, indent=1, sort_keys=True)
     # The manifest carries its own sum, so that damage to it is told apart from damage to a file.
     whole = json.dumps({"files": files, "crc32": zlib.crc32(text.encode())}, indent=1)
@@ -46,13 +50,14 @@ def fingerprint(directory: Path) -> str:
 
 def verify(directory: Path) -> None:
     """Raise DamagedError, naming the file and what is wrong, unless `directory` is as `seal` left it."""
-    for name, entry in read_manifest(directory / MANIFEST).items():
-        path = directory / name
+    listed = {directory / name: entry for name, entry in read_manifest(directory / MANIFEST).items()}
+    for path, entry in listed.items():
         if not path.is_file():
             raise DamagedError(f"{path} is missing")
         if (size := path.stat().st_size) != entry["bytes"]:
             raise DamagedError(f"{path} has {size} bytes, but {entry['bytes']} were written")
-        if _crc32(path) != entry["crc32"]:
+    for (path, entry), crc32 in zip(listed.items(), _sums(listed), strict=True):
+        if crc32 != entry["crc32"]:
             raise DamagedError(f"{path} holds other bytes than were written (CRC-32 differs)")
 
 
@@ -77,6 +82,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 def _files(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*") if path.is_file() and path != directory / MANIFEST)
+
+
+def _sums(paths: Iterable[Path]) -> Iterator[int]:
+    """The CRC-32 of each file, in order, by all cores: one core sums more slowly than a disk reads."""
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        yield from threads.map(_crc32, paths)
 
 
 def _crc32(path: Path) -> int:
