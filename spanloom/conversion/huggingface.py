@@ -168,6 +168,7 @@ def _lineage_in(data: Mapping[str, Any]) -> "Lineage":
         losses={name: float(value) for name, value in data["losses"].items()},
         started_from=_of_type(str, data["started_from"]),
         versions={str(name): str(version) for name, version in data["versions"].items()},
+        moved_rows={name: int(count) for name, count in data.get("moved_rows", {}).items()},
     )
 
 
@@ -259,6 +260,7 @@ def _lineage_data(lineage: "Lineage") -> dict[str, Any]:
         "started_from": lineage.started_from,
         "run": None if lineage.run is None else to_json(lineage.run),
         "versions": lineage.versions,
+        "moved_rows": lineage.moved_rows,
     }
 
 

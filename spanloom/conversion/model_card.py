@@ -33,6 +33,7 @@ from spanloom.settings.run_layout import CHECKPOINTS
 from spanloom.settings.task import PairFiles, PythonDocs, Source, TextFiles
 from spanloom.settings.vocabulary import Bytes, Vocabulary
 from spanloom.vocabularies.bytes import ByteVocabulary
+from spanloom.vocabularies.correspondence import described
 
 CARD_NAME = "README.md"
 _SNAPSHOT = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/([0-9a-f]{40})")
@@ -165,7 +166,7 @@ def _training(lineage: Lineage) -> list[str]:
     if lineage.run is not None:
         lines += _run(lineage.run, lineage.step)
         lines.append(f"started from {_start(lineage)}, seed {lineage.run.seed}")
-    lines += [f"{name}: {value:.4f}" for name, value in lineage.losses.items()]
+    lines += [*_moved(lineage), *(f"{name}: {value:.4f}" for name, value in lineage.losses.items())]
     if lineage.versions:
         lines.append("made with " + ", ".join(f"{name} {version}" for name, version in lineage.versions.items()))
     return lines
@@ -181,8 +182,13 @@ def _stage(one: Lineage) -> str:
     if one.run is None:
         return f"`{public_name(one.origin)}`, of which no more is known" + (f", step {one.step:,}" if one.step else "")
     losses = [f"{name}: {value:.4f}" for name, value in one.losses.items()]
-    told = [*_tasks(one.run), _steps(one.run, one.step), f"started from {_start(one)}", *losses]
+    told = [*_tasks(one.run), _steps(one.run, one.step), f"started from {_start(one)}", *_moved(one), *losses]
     return f"`{public_name(one.origin)}`: {'; '.join(told)}"
+
+
+def _moved(lineage: Lineage) -> list[str]:
+    """How the rows of its embedding came about, where it has another vocabulary than what it comes from."""
+    return [f"another vocabulary than before: {described(lineage.moved_rows)}"] if lineage.moved_rows else []
 
 
 def _start(lineage: Lineage) -> str:

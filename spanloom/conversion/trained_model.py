@@ -32,6 +32,9 @@ class Lineage:
     """What the run started from; none: random weights."""
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of the programs that trained it."""
+    moved_rows: dict[str, int] = field(default_factory=dict)
+    """Where it has another vocabulary than what it comes from: how many rows were copied and made of others, as
+    `spanloom.vocabularies.correspondence.Correspondence.counts` has it."""
     before: "tuple[Lineage, ...]" = ()
     """What the run was started from, and that from in its turn, earliest first, as far as it is there to be read."""
 

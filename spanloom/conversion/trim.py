@@ -122,7 +122,8 @@ def trim_to_hf(
         moved = correspond(old, new)
         rows = padded(new.size, multiple)
         config, params = with_vocabulary(source.model, source.params, moved, rows)
-        target = replace(source, model=config, params=params, vocabulary=smaller)
+        lineage = replace(source.lineage, moved_rows=moved.counts())
+        target = replace(source, model=config, params=params, vocabulary=smaller, lineage=lineage)
         progress("comparing")
         tokens, batch = _compare_text(old, new, moved, texts)
         difference = _compare_logits(source, target, moved, batch) if len(batch) else 0.0

@@ -49,4 +49,5 @@ def _own(path: Path, facts: Facts) -> Lineage:
         losses={name: loss for name, loss in losses.items() if loss is not None},
         started_from=facts.started_from,
         versions={name: str(value) for name, value in facts.machine.items()},
+        moved_rows=facts.moved_rows,
     )

@@ -18,6 +18,7 @@ from spanloom.training.origin import reached
 from spanloom.training.read_model import refuse_told
 from spanloom.training.start_sentinels import sentinels_used
 from spanloom.vocabularies.build import build
+from spanloom.vocabularies.correspondence import described
 
 _TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _UNKNOWN = "not known: it holds none, and none lies beside it"
@@ -136,15 +137,10 @@ def _ours(path: Path, which: str) -> Inspected:
         ("run", f"{facts.run.name}, learnt {', '.join(task.name for task in facts.run.tasks)}"),
         ("held-out loss", loss),
         ("started from", facts.started_from or "random weights"),
-        *([("rows at its start", _moved(facts.moved_rows))] if facts.moved_rows else []),
+        *([("rows at its start", described(facts.moved_rows))] if facts.moved_rows else []),
         ("size on disk", _size(checkpoint)),
     ]
     return Inspected(tuple(rows), ())
-
-
-def _moved(counts: Mapping[str, int]) -> str:
-    """How the rows of another vocabulary became those of the run's."""
-    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
 
 
 def _our_slots(arrays: Mapping[str, object]) -> str:

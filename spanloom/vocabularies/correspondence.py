@@ -4,7 +4,7 @@ Ids are matched by what they stand for: padding, end of sequence and unknown by 
 single bytes by their value, all others by their text. What the old vocabulary lacks is made of what it has instead.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,12 +56,16 @@ class Correspondence:
 
     def describe(self) -> str:
         """The table in words."""
-        c = self.counts()
-        sentinels = f"; {c['new_sentinels']:,} of them sentinels" if c["new_sentinels"] else ""
-        return (
-            f"{c['ids']:,} rows of the new vocabulary: {c['copied']:,} copied by piece, {c['from_parts']:,} the mean "
-            f"of their parts, {c['from_mean']:,} the mean of all{sentinels}"
-        )
+        return described(self.counts())
+
+
+def described(counts: Mapping[str, int]) -> str:
+    """The table of `Correspondence.counts` in words."""
+    sentinels = f"; {counts['new_sentinels']:,} of them sentinels" if counts["new_sentinels"] else ""
+    return (
+        f"{counts['ids']:,} rows of the new vocabulary: {counts['copied']:,} copied by piece, "
+        f"{counts['from_parts']:,} the mean of their parts, {counts['from_mean']:,} the mean of all{sentinels}"
+    )
 
 
 def correspond(old: Vocabulary, new: Vocabulary, new_rows: NewRows = "parts") -> Correspondence:

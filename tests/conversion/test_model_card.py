@@ -70,7 +70,9 @@ def test_metadata_says_what_is_certain_in_yaml_that_the_library_reads(tmp_path, 
 def test_the_chain_of_stages_is_told_earliest_first_and_without_paths(tmp_path):
     first = Lineage("/x/runs/two/1-en/checkpoints/100", run_of(start=CACHE), 100, "a", {"held-out loss": 2.5}, CACHE)
     second = Lineage("/x/runs/two/2-de/checkpoints/50", run_of(), 50, "b", {}, first.origin)
-    last = Lineage("/x/runs/c/checkpoints/7", run_of(), 7, "c" * 8, {}, second.origin, {"jax": "1"}, (first, second))
+    moved = {"ids": 50, "copied": 40, "from_parts": 9, "from_mean": 1, "new_sentinels": 0}
+    home = "/x/runs/c/checkpoints/7"
+    last = Lineage(home, run_of(), 7, "c" * 8, {}, second.origin, {"jax": "1"}, moved, (first, second))
     text = card(last)
     stages = [line for line in text.splitlines() if line[:3] in ("1. ", "2. ", "3. ")]
     assert stages == [
@@ -82,6 +84,7 @@ def test_the_chain_of_stages_is_told_earliest_first_and_without_paths(tmp_path):
         "included); started from `1-en/checkpoints/100`",
     ]
     assert "started from `2-de/checkpoints/50`" in text and f"checkpoint {'c' * 8}" in text
+    assert "\n- another vocabulary than before: 50 rows of the new vocabulary: 40 copied by piece, 9 the mean" in text
     assert "/x/" not in text and "/home" not in text
     assert metadata(text)["base_model"] == "google/byt5-small"
     folder = tmp_path / "out"

@@ -46,6 +46,7 @@ def test_a_trimmed_model_says_the_same_of_what_is_kept(tiny, tmp_path):
     assert report.rows == (512, read.model.vocab_size) and read.model.vocab_size % 128 == 0
     assert report.tokens["a"].texts == len(LINES) and 0 < report.tokens["a"].same < len(LINES)
     assert report.tokens["a"].after > report.tokens["a"].before
+    assert f"{new.size} copied by piece" in (tmp_path / "out" / "README.md").read_text(), "the card says it"
     assert report.compared > 20 and report.difference < 1e-5
     with (tmp_path / "out" / TABLE).open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
