@@ -18,8 +18,9 @@ from spanloom.settings.mixture import Mixture
 from spanloom.tasks.rates import Size, task_rates
 from spanloom.training.progress import amount
 
-RECENT = 50
-"""Lines that the last training loss is a mean over."""
+RECENT, PARTS = 50, 20
+"""The last training loss is a mean over so many lines, or one of so many parts of a short run: the loss of its first
+steps, which falls fast, tells nothing of its last."""
 WORDS = ("run", "state", "task", "part", "stage", "machine", "when", "command", "setting", "version", "what", "files")
 """Headings of columns that hold words."""
 MOST_TASKS = 500
@@ -84,8 +85,8 @@ def state_of(view: View) -> str:
 
 
 def recent(curve: Curve) -> float | None:
-    """The mean of the last lines."""
-    last = curve.values[-RECENT:]
+    """The mean of the last lines: 50, or a twentieth of a short run."""
+    last = curve.values[-min(RECENT, -(-len(curve) // PARTS)) :]
     last = last[np.isfinite(last)]
     return float(np.mean(last)) if len(last) else None
 
