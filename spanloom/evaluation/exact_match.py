@@ -46,11 +46,11 @@ def predictions(
 ) -> Iterator[Prediction]:
     """What the model makes of each example of `batches` (fields as the pipeline makes them; filled-in rows left out).
 
-    `targets` are their numbers and whole targets in the same order, without end of sequence: those of the batches may be
-    trimmed (too_long = "trim"), and half an answer is not the answer. Rows without a target, whose examples were left
-    out when they were read, are passed over. At most as many tokens are written as the batches' targets are wide, end
-    of sequence included. Rows hold one example each, from their first column on (packed rows, which hold several, are
-    for training only). One program for each shape of batch.
+    `targets` are their numbers and whole targets in the same order, without end of sequence: those of the batches may
+    be trimmed (too_long = "trim"), and half an answer is not the answer. Rows without a target, whose examples were
+    left out when they were read, are passed over. At most as many tokens are written as the batches' targets are wide,
+    end of sequence included. Rows hold one example each, from their first column on (packed rows, which hold several,
+    are for training only). One program for each shape of batch.
     """
     remaining = iter(targets)
     for batch in batches:

@@ -79,8 +79,8 @@ class HeldoutTask:
         return isinstance(self.task.objective, Supervised) and any(_has_options(self._example(one)) for one in first)
 
     def with_all_options(self, numbers: Sequence[int]) -> list[int]:
-        """`numbers`, or, where rows are one option each, about as many: all options of some of the examples. The rows of
-        an example follow one another.
+        """`numbers`, or, where rows are one option each, about as many: all options of some of the examples. The rows
+        of an example follow one another.
         """
         option = next((number for number in numbers[:_LOOKED_AT] if _is_one_option(self._options(number))), None)
         if option is None or len(numbers) == self.heldout.num_examples:

@@ -111,8 +111,8 @@ class Dataset(OneEach):
             yield spread(np.arange(first, min(first + batch_size, most)), most, count)
 
     def eval_batches(self, batch_size: int, max_batches: int = 0) -> Iterator[Batch]:
-        """Every example once, in order, with the same noise each time; where `max_batches` (unless 0) have not enough room,
-        examples spread evenly over all of them, the same each time.
+        """Every example once, in order, with the same noise each time; where `max_batches` (unless 0) have no room for
+        all, examples spread evenly over the part, the same each time.
 
         The last batch is filled with rows of padding whose weights are 0.
         """

@@ -62,8 +62,8 @@ def heldout_noise_keys(examples: np.ndarray) -> np.ndarray:
 
 
 def spread(numbers: np.ndarray, most: int, count: int) -> np.ndarray:
-    """(N,) int64: an example of each of the parts `numbers`, where `count` examples, in order, are cut into `most` parts of
-    one size; all of them, if there are as many.
+    """(N,) int64: an example of each of the parts `numbers`, where `count` examples in order are cut into `most` parts
+    of one size; all of them, if there are as many.
 
     Which one of its part is drawn by the part's number, so that it is the same in every run. At equal distances a file
     whose kinds of rows take turns would show one kind only, as the first rows do of a file that is sorted.

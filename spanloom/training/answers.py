@@ -40,8 +40,8 @@ class Weights:
 
 @dataclass(frozen=True)
 class Answers:
-    """What is asked beside the losses, as `run.eval.answers` has it, of the examples that losses are of (of rows that are
-    one option each, of whole examples, about as many rows).
+    """What is asked beside the losses, as `run.eval.answers` has it, of the examples that losses are of; where rows are
+    one option each, of whole examples, about as many rows.
     """
 
     run: Run
