@@ -61,21 +61,10 @@ def transformers_contender(model: str, batch: int, length: int) -> Write:
     import torch
     from transformers import T5Config, T5ForConditionalGeneration
 
+    from spanloom.conversion.hf_config import to_config
     from spanloom.model.sizes import named
 
-    size = named(model)
-    config = T5Config(
-        vocab_size=size.vocab_size,
-        d_model=size.d_model,
-        d_kv=size.d_kv,
-        d_ff=size.d_ff,
-        num_layers=size.num_encoder_layers,
-        num_decoder_layers=size.num_decoder_layers,
-        num_heads=size.num_heads,
-        feed_forward_proj="gated-gelu",
-        tie_word_embeddings=False,
-        decoder_start_token_id=0,
-    )
+    config = T5Config.from_dict(to_config(named(model), "T5Tokenizer", eos_id=1))
     torch.manual_seed(0)
     called = T5ForConditionalGeneration(config).eval()
     called.generation_config.eos_token_id = None

@@ -104,29 +104,17 @@ def transformers_contender(name: str, shape: tuple[int, int, int], dtype: str) -
     import torch
     from transformers import T5Config, T5ForConditionalGeneration
 
+    from spanloom.conversion.hf_config import to_config
     from spanloom.model.sizes import named
 
-    size = named(name)
     torch.manual_seed(0)
-    config = T5Config(
-        vocab_size=size.vocab_size,
-        d_model=size.d_model,
-        d_kv=size.d_kv,
-        d_ff=size.d_ff,
-        num_layers=size.num_encoder_layers,
-        num_decoder_layers=size.num_decoder_layers,
-        num_heads=size.num_heads,
-        feed_forward_proj="gated-gelu",
-        tie_word_embeddings=False,
-        dropout_rate=0.0,
-        decoder_start_token_id=0,
-    )
+    config = T5Config.from_dict(to_config(named(name), "T5Tokenizer", eos_id=1) | {"dropout_rate": 0.0})
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = T5ForConditionalGeneration(config).to(device)
     model.train()
     called = torch.compile(model) if device == "cuda" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    batch = make_batch(size.vocab_size, *shape)
+    batch = make_batch(config.vocab_size, *shape)
     inputs = torch.from_numpy(batch["encoder_input_tokens"]).long().to(device)
     targets = torch.from_numpy(batch["decoder_target_tokens"]).long().to(device)
 

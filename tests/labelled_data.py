@@ -1,8 +1,5 @@
 """Labelled data sets as their authors published them, made up and small: odd encodings, marks and quotes included."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -95,18 +92,3 @@ def _files(rows: int) -> dict[str, bytes]:
     head = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE copa-corpus SYSTEM "copa.dtd">\n'
     copa = f"{head}<copa-corpus>{items}</copa-corpus>".encode()
     return files | {"balanced_copa/balanced-copa-dev-all.xml": copa}
-
-
-def write_for_readme(folder: Path) -> None:
-    """What the README's two real runs read: sigmorphon/task1/data, data and promptsource."""
-    write_words(folder / "sigmorphon" / "task1" / "data", train=60, other=6)
-    write_labelled(folder / "labelled", rows=60)
-    prepare = ROOT / "examples" / "prompted_small" / "prepare.py"
-    subprocess.run([sys.executable, str(prepare), str(folder / "labelled"), str(folder / "data")], check=True)
-    for data_set, templates in TEMPLATES.items():
-        name, _, subset = data_set.partition("/")
-        head = f"dataset: {name}\n" + (f"subset: {subset}\n" if subset else "")
-        (folder / "promptsource").mkdir(exist_ok=True)
-        lines = (f"  - {json.dumps(dict(zip(PARTS, one, strict=True)))}\n" for one in templates)
-        path = folder / "promptsource" / f"{data_set.replace('/', '_')}.yaml"
-        path.write_text(f"{head}templates:\n{''.join(lines)}", encoding="utf-8")

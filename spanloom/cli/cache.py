@@ -10,6 +10,7 @@ from spanloom.cli.errors import CommandError, UsageError, debugging
 from spanloom.cli.flags import parse
 from spanloom.cli.recipe import find
 from spanloom.cli.task_names import tasks_named
+from spanloom.cli.tokens import first_word
 from spanloom.cli.train import output_directory
 from spanloom.settings.compare import ChangedSettingsError, changes, refuse, within
 from spanloom.settings.run import Run
@@ -63,15 +64,11 @@ class Building:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code."""
-    if not argv or argv[0] in ("-h", "--help"):
-        print(USAGE, end="")
-        return 0 if argv else 2
-    if argv[0].startswith("-"):
-        raise UsageError("the recipe comes first: spanloom cache RECIPE [flags]")
-    prog = f"spanloom cache {argv[0]}"
+    recipe = first_word(argv, USAGE, "the recipe comes first: spanloom cache RECIPE [flags]")
+    prog = f"spanloom cache {recipe}"
     words, beam_words = _split(argv[1:])
     usage = f"{prog} {WAYS} [--out DIR] [flags]"
-    command = parse(find(argv[0]), words, prog, Building, usage)
+    command = parse(find(recipe), words, prog, Building, usage)
     asked = command.options
     share = _check(asked, beam_words)
     directory = output_directory(command)

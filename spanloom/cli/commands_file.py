@@ -14,7 +14,10 @@ COMMANDS_FILE = "commands.jsonl"
 
 
 def add_command(directory: Path, command: Sequence[str], **decided: Any) -> None:
-    """Append a line; `decided` holds JSON data. Raises StorageError on a full disk."""
+    """Append a line; `decided` holds JSON data. A line torn by a full disk or a kill is left as it is, by itself.
+
+    Raises StorageError on a full disk.
+    """
     entry = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": list(command),
@@ -23,8 +26,11 @@ def add_command(directory: Path, command: Sequence[str], **decided: Any) -> None
         **decided,
     }
     path = directory / COMMANDS_FILE
-    with explain_full_disk(path), path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")  # ASCII: words may hold bytes that are no UTF-8
+    before = path.read_bytes() if path.is_file() else b""
+    torn = bool(before) and not before.endswith(b"\n")
+    line = json.dumps(entry).encode("ascii")  # words may hold bytes that are no UTF-8
+    with explain_full_disk(path), path.open("ab") as file:
+        file.write(b"\n" * torn + line + b"\n")
 
 
 def accepted_at(directory: Path, step: int) -> list[str]:

@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from spanloom.cli.errors import UsageError
 from spanloom.cli.parsing import options
 
 if TYPE_CHECKING:
-    from spanloom.conversion.convert import Report
+    from spanloom.conversion.convert import Format, Report
     from spanloom.conversion.hub_push import Repository
     from spanloom.conversion.stored_model import StoredModel
 
@@ -74,52 +74,71 @@ def main(argv: Sequence[str]) -> int:
     if chosen.push is not None and chosen.which == "all":
         raise UsageError("--push publishes one model: name its checkpoint with --which, not all")
     repository = _repository(chosen.push, chosen.to, chosen.private, chosen.branch, chosen.overwrite)
-    from spanloom.cli.progress_bar import counting
-    from spanloom.conversion.convert import HUGGING_FACE, convert
-    from spanloom.conversion.detect import detect
-    from spanloom.conversion.t5x_write import T5X
-    from spanloom.training.converted import SPANLOOM
+    if chosen.which == "all":
+        _convert_all(chosen, shard_bytes)
+    else:
+        _convert_one(chosen, shard_bytes, repository)
+    return 0
+
+
+def _convert_one(chosen: Any, shard_bytes: int, repository: "Repository | None") -> None:
+    from spanloom.conversion import hub_push
     from spanloom.training.read_model import open_model
 
-    path = Path(chosen.source)
-    form = {"hf": HUGGING_FACE, "t5x": T5X, "spanloom": SPANLOOM}[
-        chosen.to or ("hf" if repository else _natural(detect(path)))
-    ]
-
-    def write(source: "StoredModel", destination: Path, name: str | None) -> "Report":
-        return convert(
-            source,
-            destination,
-            form,
-            overwrite=chosen.overwrite,
-            max_shard_bytes=shard_bytes,
-            dtype=chosen.dtype,
-            name=name,
-            progress=print,
-            watch=counting,
-        )
-
-    if chosen.which == "all":
-        from spanloom.cli.convert_all import convert_all
-
-        told, destination = [chosen.vocabulary, chosen.activations], Path(chosen.destination)
-        how = {"form": form.name, "dtype": chosen.dtype, "shard_bytes": shard_bytes, "told": told}
-
-        def write_step(step: int, place: Path) -> "Report":
-            return write(open_model(path, str(step), *told), place, f"{destination.name}/{step}")
-
-        convert_all(path, detect(path), destination, how, write_step)
-        return 0
-    source = open_model(path, chosen.which, chosen.vocabulary, chosen.activations)
+    source = open_model(Path(chosen.source), chosen.which, chosen.vocabulary, chosen.activations)
     if repository is not None:
-        from spanloom.conversion import hub_push
-
         hub_push.check_access(repository, source.lineage)  # before hours of conversion
-    report = write(source, Path(chosen.destination), chosen.push)
+    form = _format("hf" if repository else chosen.to, Path(chosen.source))
+    report = _write(chosen, form, shard_bytes, source, Path(chosen.destination), chosen.push)
     print(report.describe())
     if repository is not None:
         print(hub_push.push(report.dst, repository, print).describe())
-    return 0
+
+
+def _convert_all(chosen: Any, shard_bytes: int) -> None:
+    from spanloom.cli.convert_all import convert_all
+    from spanloom.conversion.detect import detect
+    from spanloom.training.read_model import open_model
+
+    path, destination = Path(chosen.source), Path(chosen.destination)
+    form, told = _format(chosen.to, path), [chosen.vocabulary, chosen.activations]
+
+    def write(step: int, place: Path) -> "Report":
+        source = open_model(path, str(step), *told)
+        return _write(chosen, form, shard_bytes, source, place, f"{destination.name}/{step}")
+
+    how = {"form": form.name, "dtype": chosen.dtype, "shard_bytes": shard_bytes, "told": told}
+    convert_all(path, detect(path), destination, how, write)
+
+
+def _write(
+    chosen: Any, form: "Format", shard_bytes: int, source: "StoredModel", destination: Path, name: str | None
+) -> "Report":
+    from spanloom.cli.progress_bar import counting
+    from spanloom.conversion.convert import convert
+
+    return convert(
+        source,
+        destination,
+        form,
+        overwrite=chosen.overwrite,
+        max_shard_bytes=shard_bytes,
+        dtype=chosen.dtype,
+        name=name,
+        progress=print,
+        watch=counting,
+    )
+
+
+def _format(to: Literal["hf", "t5x", "spanloom"] | None, source: Path) -> "Format":
+    """The format to write; where none is asked for, out of here or in: what Spanloom made goes to Hugging Face."""
+    from spanloom.conversion.convert import HUGGING_FACE
+    from spanloom.conversion.detect import detect
+    from spanloom.conversion.t5x_write import T5X
+    from spanloom.training.converted import SPANLOOM
+
+    is_ours = to is None and detect(source) in ("run", "checkpoint", "converted")
+    return {"hf": HUGGING_FACE, "t5x": T5X, "spanloom": SPANLOOM}[to or ("hf" if is_ours else "spanloom")]
 
 
 def _repository(
@@ -136,11 +155,6 @@ def _repository(
 
     check_name(push)
     return Repository(push, private, branch, overwrite)
-
-
-def _natural(kind: str) -> Literal["hf", "spanloom"]:
-    """What is made of a source for which no format is asked: out of here, or in."""
-    return "hf" if kind in ("run", "checkpoint", "converted") else "spanloom"
 
 
 def size_in_bytes(text: str) -> int:

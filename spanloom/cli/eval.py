@@ -7,6 +7,7 @@ from pathlib import Path
 from spanloom.cli.errors import UsageError
 from spanloom.cli.flags import Command, parse
 from spanloom.cli.recipe import Recipe, find
+from spanloom.cli.tokens import first_word
 
 USAGE = """usage: spanloom eval CHECKPOINT [RECIPE] [--tasks NAME ...] [--checkpoints all] [flags]
 
@@ -63,12 +64,8 @@ class Evaluating:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code."""
-    if not argv or argv[0] in ("-h", "--help"):
-        print(USAGE, end="")
-        return 0 if argv else 2
-    if argv[0].startswith("-"):
-        raise UsageError("the checkpoint comes first: spanloom eval CHECKPOINT [RECIPE] [flags]")
-    checkpoint, words = argv[0], list(argv[1:])
+    checkpoint = first_word(argv, USAGE, "the checkpoint comes first: spanloom eval CHECKPOINT [RECIPE] [flags]")
+    words = list(argv[1:])
     if not checkpoint.strip():
         raise UsageError("the checkpoint is empty (is a variable of the shell unset?)")
     has_recipe = bool(words) and not words[0].startswith("-")

@@ -26,7 +26,7 @@ from spanloom.cli.train import output_directory
 from spanloom.evaluation.judged import NothingHeldOutError, judged
 from spanloom.evaluation.loaded import LoadedModel
 from spanloom.evaluation.metrics.bootstrap import RESAMPLES
-from spanloom.evaluation.options import RankingError, share_of
+from spanloom.evaluation.options import RankingError
 from spanloom.evaluation.published import beside_published, published_markdown
 from spanloom.evaluation.records import HeldoutTask, Record
 from spanloom.evaluation.records_file import RecordsFile
@@ -216,7 +216,7 @@ def _records(
     progress: ProgressBar,
 ) -> list[Record] | None:
     """All records of a task, those of this job made if they are not there; None while other jobs are not done."""
-    numbers = [number for number, _ in share_of(range(file.examples), share.index, share.of)]
+    numbers = range(share.index, file.examples, share.of)
     if (found := file.read()) is not None or file.has(share):
         progress.advance(len(numbers))
     else:

@@ -15,7 +15,7 @@ from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import Command, parse
 from spanloom.cli.launch_verbs import VERBS, follow_to_the_end
 from spanloom.cli.recipe import find
-from spanloom.cli.tokens import Flag, split
+from spanloom.cli.tokens import Flag, first_word, split
 
 if TYPE_CHECKING:
     from spanloom.launch.bundle import Bundle
@@ -101,15 +101,11 @@ HANDED_ON = ("accept_change", "fork", "debug")
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code."""
-    if not argv or argv[0] in ("-h", "--help"):
-        print(USAGE, end="")
-        return 0 if argv else 2
-    if argv[0] in VERBS:
-        return VERBS[argv[0]](argv[1:])
-    if argv[0].startswith("-"):
-        raise UsageError("the recipe comes first: spanloom launch RECIPE --on WHERE --out DIR [flags]")
-    prog = f"spanloom launch {argv[0]}"
-    recipe = find(argv[0])
+    word = first_word(argv, USAGE, "the recipe comes first: spanloom launch RECIPE --on WHERE --out DIR [flags]")
+    if word in VERBS:
+        return VERBS[word](argv[1:])
+    prog = f"spanloom launch {word}"
+    recipe = find(word)
     if taken := [p.name for p in recipe.parameters if p.name in {f.name for f in dataclasses.fields(Launching)}]:
         raise CommandError(f"the recipe has a parameter {taken[0]!r}, which is an option of launch: rename it there")
     command = parse(recipe, argv[1:], prog, Launching, f"{prog} --on WHERE --out DIR [flags]")

@@ -12,6 +12,7 @@ from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import Command, parse
 from spanloom.cli.recipe import find
 from spanloom.cli.terminal import width_and_colour
+from spanloom.cli.tokens import first_word
 from spanloom.settings.run import Run
 
 if TYPE_CHECKING:
@@ -55,13 +56,9 @@ class Planning:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code."""
-    if not argv or argv[0] in ("-h", "--help"):
-        print(USAGE, end="")
-        return 0 if argv else 2
-    if argv[0].startswith("-"):
-        raise UsageError("the recipe comes first: spanloom plan RECIPE [--on v4-32] [flags]")
-    prog = f"spanloom plan {argv[0]}"
-    command = parse(find(argv[0]), argv[1:], prog, Planning, f"{prog} [--on v4-32 ...] [flags]")
+    recipe = first_word(argv, USAGE, "the recipe comes first: spanloom plan RECIPE [--on v4-32] [flags]")
+    prog = f"spanloom plan {recipe}"
+    command = parse(find(recipe), argv[1:], prog, Planning, f"{prog} [--on v4-32 ...] [flags]")
     asked = command.options
     places = [_topology(name) for name in asked.on] or [None]
     _prepare(places, asked.on)

@@ -1,7 +1,6 @@
 """`spanloom show RECIPE`: a run's examples as the model will see them, and what there is to know of its data."""
 
 import io
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,8 @@ from spanloom.cli.flags import parse
 from spanloom.cli.page_file import page_file
 from spanloom.cli.recipe import find
 from spanloom.cli.task_names import tasks_named
+from spanloom.cli.terminal import width_and_colour
+from spanloom.cli.tokens import first_word
 from spanloom.cli.train import output_directory
 from spanloom.settings.run import Run
 from spanloom.settings.stages import as_one, stage_directories
@@ -64,14 +65,10 @@ class Showing:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code."""
-    if not argv or argv[0] in ("-h", "--help"):
-        print(USAGE, end="")
-        return 0 if argv else 2
-    if argv[0].startswith("-"):
-        raise UsageError("the recipe comes first: spanloom show RECIPE [flags]")
-    prog = f"spanloom show {argv[0]}"
+    recipe = first_word(argv, USAGE, "the recipe comes first: spanloom show RECIPE [flags]")
+    prog = f"spanloom show {recipe}"
     usage = f"{prog} [--task NAME ...] [-n 5] [--batch] [--ids] [--html FILE] [flags]"
-    command = parse(find(argv[0]), _long(argv[1:]), prog, Showing, usage)
+    command = parse(find(recipe), _long(argv[1:]), prog, Showing, usage)
     asked = command.options
     if asked.examples is not None and asked.examples < 0:
         raise UsageError(f"-n {asked.examples}: must be 0 or more")
@@ -166,10 +163,7 @@ def _print(facts: "RunFacts", asked: Showing) -> None:
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper):
         out.reconfigure(errors="backslashreplace")  # a terminal that lacks a script shows its codes
-    is_terminal = out.isatty()
-    colour = bool(os.environ.get("FORCE_COLOR")) or (is_terminal and os.environ.get("TERM") != "dumb")
-    width = os.get_terminal_size(out.fileno()).columns if is_terminal else None
-    colour = colour and not os.environ.get("NO_COLOR")
+    width, colour = width_and_colour(out)
     for section in render(facts, width=width, colour=colour, ids=asked.ids, batch=asked.batch):
         out.write(section)
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from spanloom.cli.errors import USAGE, UsageError
+
 
 @dataclass(frozen=True)
 class Flag:
@@ -39,6 +41,19 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[Flag]]:
         else:
             words.append(word)
     return words, flags
+
+
+def first_word(argv: Sequence[str], usage: str, comes_first: str) -> str:
+    """The word that a command must begin with. Without any, and for --help, prints `usage` and raises SystemExit.
+
+    Raises UsageError, saying what `comes_first`, where a flag is in its place.
+    """
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage, end="")
+        raise SystemExit(0 if argv else USAGE)
+    if argv[0].startswith("-"):
+        raise UsageError(comes_first)
+    return argv[0]
 
 
 def merge_repeated(flags: Iterable[Flag], lists: Iterable[str]) -> list[Flag]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import Command, Resuming, parse
 from spanloom.cli.recipe import Recipe, find
+from spanloom.cli.tokens import first_word
 from spanloom.scale.processes import ALONE, Crew, connected
 from spanloom.settings.mesh import AXES
 from spanloom.settings.run import Run
@@ -35,14 +36,9 @@ Stages are written to OUT/1-NAME, OUT/2-NAME, ..., each a run directory; the com
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code."""
-    if not argv or argv[0] in ("-h", "--help"):
-        print(USAGE, end="")
-        return 0 if argv else 2
-    if argv[0].startswith("-"):
-        raise UsageError(
-            "the recipe comes first: spanloom train RECIPE [flags]; `spanloom recipes` lists those that ship"
-        )
-    return train(find(argv[0]), argv[1:], f"spanloom train {argv[0]}")
+    known = "`spanloom recipes` lists those that ship"
+    recipe = first_word(argv, USAGE, f"the recipe comes first: spanloom train RECIPE [flags]; {known}")
+    return train(find(recipe), argv[1:], f"spanloom train {recipe}")
 
 
 def train(recipe: Recipe, argv: Sequence[str], prog: str, usage: str | None = None) -> int:

@@ -10,8 +10,8 @@ from spanloom.conversion import hf_names, safetensors_file
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_files import WeightTensor
 from spanloom.conversion.safetensors_write import Tensor, write_file
-from spanloom.conversion.weights import Dtype, Weight, Weights, checked, read_all, written_type
-from spanloom.model.params import T5, declare, flatten
+from spanloom.conversion.weights import Dtype, Weight, Weights, checked, written_type
+from spanloom.model.params import declare, flatten
 from spanloom.settings.model import Model
 
 MAX_SHARD_BYTES = 5 * 10**9
@@ -112,11 +112,6 @@ def _weight(shape: tuple[int, ...], entries: Mapping[str, WeightTensor], tensors
     # a stack that is bfloat16 in some layers only is not: widening loses nothing
     kinds = {_TYPES[entries[tensor.name].dtype] for tensor in tensors}
     return Weight(shape, len(tensors) if stacked else None, kinds.pop() if len(kinds) == 1 else "float32", read, place)
-
-
-def read_params(entries: Mapping[str, WeightTensor], model: Model) -> T5:
-    """Our parameters, NumPy float32, from checked tensors. ConversionError names one that holds NaN or infinity."""
-    return read_all(model, weights_of(entries, model))
 
 
 def _some(names: list[str], limit: int = 3) -> str:

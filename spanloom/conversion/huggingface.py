@@ -202,7 +202,7 @@ def write_folder(
     eos_id = hf_tokenizer.eos_id(vocabulary, spiece_model)
     kinds = {written_type(weight.dtype, dtype) for weight in source.weights.values()}
     config = hf_config.to_config(model, hf_tokenizer.tokenizer_class(vocabulary), eos_id)
-    config |= {"torch_dtype": kinds.pop() if len(kinds) == 1 else "float32"}
+    config |= {"torch_dtype": min(kinds) if len(kinds) == 1 else "float32"}
     card = model_card(
         model,
         vocabulary,
@@ -210,6 +210,7 @@ def write_folder(
         folder=name,
         model_type=config["model_type"],
         num_params=source.num_params,
+        dtype=" and ".join(sorted(kinds)),
     )
     files: dict[str, bytes] = {
         CONFIG_NAME: hf_tokenizer.to_json(config),

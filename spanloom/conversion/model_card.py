@@ -54,14 +54,16 @@ def model_card(
     folder: str,
     model_type: str,
     num_params: int,
+    dtype: str,
 ) -> str:
-    """Markdown with the metadata block that model hubs read; `folder` is how its example names the model."""
+    """Markdown with the metadata block that model hubs read; `folder` is how its example names the model, `dtype` what
+    its weights are stored in."""
     name = model.name if lineage.run is None else lineage.home.name
     sections = [
         _metadata(model_type, lineage),
         f"# {name}",
         f"An encoder-decoder of the T5 family, exported by Spanloom. Size {_architecture(model, num_params)}.",
-        "## Use\n\n" + _usage(model, vocabulary, lineage.run, folder),
+        "## Use\n\n" + _usage(model, vocabulary, lineage.run, folder, dtype),
         "## Sentinels\n\n" + _sentinels(vocabulary),
         "## Training\n\n" + "\n".join(f"- {line}" for line in _training(lineage)) + _before(lineage),
         "## Licence\n\nWhoever publishes this model chooses its licence; none is granted by this file. The licences of "
@@ -98,7 +100,7 @@ def _architecture(model: Model, num_params: int) -> str:
     )
 
 
-def _usage(model: Model, vocabulary: Vocabulary, run: Run | None, folder: str) -> str:
+def _usage(model: Model, vocabulary: Vocabulary, run: Run | None, folder: str, dtype: str) -> str:
     task = run.tasks[0] if run else None
     if task is not None and isinstance(task.source, PairFiles):
         text, comment, most, more = _pair(task.source, task.objective)
@@ -114,7 +116,7 @@ inputs = tokenizer({json.dumps(text, ensure_ascii=False)}, return_tensors="pt"){
 print(tokenizer.decode(model.generate(**inputs, max_new_tokens={most})[0]{more}))
 ```
 
-Weights are float32. In float16 the activations of T5 models overflow; use bfloat16 to save memory."""
+Weights are {dtype}. In float16 the activations of T5 models overflow; use bfloat16 to save memory."""
     return example if model.tie_embeddings else f"{example}\n\n{_UNTIED}"
 
 

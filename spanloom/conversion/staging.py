@@ -1,6 +1,7 @@
 """A folder that appears whole or not at all: written beside its place under another name, then renamed."""
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -95,14 +96,15 @@ def _files_of_export(folder: Path) -> set[str]:
 
 def _recover(dst: Path) -> None:
     """Finish what a killed export of the same folder left: put back a folder half replaced, remove half-written."""
-    for path in dst.parent.glob(f".{dst.name}.replaced-*"):
+    name = glob.escape(dst.name)
+    for path in dst.parent.glob(f".{name}.replaced-*"):
         if _dead(path):
             if dst.exists():
                 _carry_over(path, dst)
                 shutil.rmtree(path)
             else:
                 path.rename(dst)
-    for path in dst.parent.glob(f".{dst.name}.partial-*"):
+    for path in dst.parent.glob(f".{name}.partial-*"):
         if _dead(path):
             shutil.rmtree(path)
 

@@ -42,24 +42,22 @@ def predictions(
     model: Model,
     vocabulary: Vocabulary,
     batches: Iterable[Mapping[str, Any]],
-    targets: Iterable[Ids],
+    targets: Iterable[tuple[int, Ids]],
 ) -> Iterator[Prediction]:
     """What the model makes of each example of `batches` (fields as the pipeline makes them; filled-in rows left out).
 
-    `targets` are their whole targets in the same order, without end of sequence: those of the batches may be trimmed
-    (too_long = "trim"), and half an answer is not the answer. Rows without a target, whose examples were left out when
-    they were read, are passed over. At most as many tokens are written as the batches'
-    targets are wide, end of sequence included. Rows hold one example each, from their first column on (packed rows,
-    which hold several, are for training only). One program for each shape of batch.
+    `targets` are their numbers and whole targets in the same order, without end of sequence: those of the batches may
+    be trimmed (too_long = "trim"), and half an answer is not the answer. Rows without a target, whose examples were
+    left out when they were read, are passed over. At most as many tokens are written as the batches' targets are wide,
+    end of sequence included. Rows hold one example each, from their first column on (packed rows, which hold several,
+    are for training only). One program for each shape of batch.
     """
     remaining = iter(targets)
-    number = -1
     for batch in batches:
         weights_BxT = np.asarray(batch["decoder_loss_weights"])
         inputs_BxS, width = batch["encoder_input_tokens"], np.asarray(batch["decoder_target_tokens"]).shape[1]
         written_BxT = np.asarray(greedy(params, model, inputs_BxS, width, eos_id=vocabulary.eos_id).tokens)
-        for row, target in zip(range(len(weights_BxT)), remaining, strict=False):
-            number += 1
+        for row, (number, target) in zip(range(len(weights_BxT)), remaining, strict=False):
             if not weights_BxT[row].any():
                 continue
             inputs = np.trim_zeros(np.asarray(inputs_BxS[row]), "b")

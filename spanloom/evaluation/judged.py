@@ -8,7 +8,7 @@ import numpy as np
 
 from spanloom.evaluation.metrics.bootstrap import of_numbers
 from spanloom.evaluation.metrics.numbers import FloatArray, Numbers, of_sums
-from spanloom.evaluation.ranking import Scored, as_targets, merged, ranked, without_answer
+from spanloom.evaluation.ranking import Scored, as_targets, in_order, ranked, without_answer
 from spanloom.evaluation.records import Record, predictions_in, scored_in
 from spanloom.evaluation.task_metrics import EXACT_MATCH, score_metrics, takes_scores, task_metrics
 from spanloom.pipeline.dataset import Dataset
@@ -56,7 +56,7 @@ def judged(
     if made:
         values = task_metrics(task, heldout, made, resamples)
         numbers |= {name: 100 * value if _is_share(task, name) else value for name, value in values.items()}
-    rows = merged([scored_in(kept)])
+    rows = in_order(scored_in(kept))
     notes = list(_notes(kept)) if made else []
     if rows:
         numbers |= _ranks(task, rows, resamples)

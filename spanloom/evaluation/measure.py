@@ -43,7 +43,11 @@ def measure(
 
 def _batches(run: Run, heldout: Dataset) -> Iterator[Batch]:
     """The held-out batches that the loop evaluates on."""
-    return heldout.eval_batches(run.eval.batch_size or run.batch_size, run.eval.max_batches)
+    return heldout.eval_batches(*_sizes(run))
+
+
+def _sizes(run: Run) -> tuple[int, int]:
+    return run.eval.batch_size or run.batch_size, run.eval.max_batches
 
 
 def _beside_baselines(
@@ -75,7 +79,8 @@ def _beside_baselines(
 
 def _of_pairs(run: Run, data: Data, one: TaskData, heldout: Dataset, model: Model, params: Any) -> Results:
     """What the task's metrics say of the held-out examples, or the share that is right; with some of them."""
-    whole = map(heldout.raw, range(heldout.num_examples))
+    numbers = (number for batch in heldout.eval_examples(*_sizes(run)) for number in batch.tolist())
+    whole = ((number, heldout.raw(number)) for number in numbers)
     made = list(predictions(params, model, data.vocabulary, _batches(run, heldout), whole))
     values = task_metrics(one.task, heldout, made)
     is_default = not one.task.metrics and one.task.postprocess is None

@@ -3,17 +3,13 @@
 As T0 made them (Sanh et al. 2022): the inputs repeated, an answer choice as the target, and whether that is right.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from spanloom.vocabularies.vocabulary import Vocabulary
-
 Ids = Sequence[int]
-Pair = tuple[Ids, Ids]
-"""Ids of inputs and of targets, both as the model is to see them, end of sequence included where it belongs."""
 
 
 class RankingError(ValueError):
@@ -55,42 +51,6 @@ def options_of(example: Mapping[str, Any], number: int) -> list[Option]:
     inputs, weight = str(example.get("inputs", "")), float(example.get("weight", 1.0))
     pairs = enumerate(zip(texts, right, strict=True))
     return [Option(number, place, len(texts), inputs, text, is_right, weight) for place, (text, is_right) in pairs]
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """From options to the ids that a model scores; T0: Pairs(vocabulary, inputs_eos=False, inputs_length=1024).
-
-    Texts are encoded, targets with an end of sequence; ids stay as they are. Targets are never cut, which would make
-    another answer of them.
-    """
-
-    vocabulary: Vocabulary
-    inputs_eos: bool
-    """Whether inputs end in an end of sequence, which a cut leaves there."""
-    inputs_length: int | None = None
-    """Inputs are cut to so many tokens, end of sequence included; None: not."""
-
-    def __call__(self, option: Option) -> Pair:
-        """The pair of one option."""
-        return self._inputs(option.inputs), self._encoded(option.target, end=True)
-
-    def _inputs(self, inputs: str | Ids) -> Ids:
-        end = [self.vocabulary.eos_id] if self.inputs_eos and isinstance(inputs, str) else []
-        ids = self._encoded(inputs, end=False)
-        return [*ids[: None if self.inputs_length is None else self.inputs_length - len(end)], *end]
-
-    def _encoded(self, text: str | Ids, end: bool) -> list[int]:
-        if not isinstance(text, str):
-            return list(map(int, text))
-        return [*self.vocabulary.encode(text).tolist(), *([self.vocabulary.eos_id] if end else [])]
-
-
-def share_of(examples: Iterable[Any], process: int = 0, processes: int = 1) -> Iterator[tuple[int, Any]]:
-    """The examples that are this process's, every `processes`-th one, with their numbers."""
-    for number, example in enumerate(examples):
-        if number % processes == process:
-            yield number, example
 
 
 def _one_option(row: Mapping[str, Any]) -> Option:

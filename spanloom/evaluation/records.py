@@ -78,6 +78,33 @@ class HeldoutTask:
         first = range(min(self.heldout.num_examples, _LOOKED_AT))
         return isinstance(self.task.objective, Supervised) and any(_has_options(self._example(one)) for one in first)
 
+    def with_all_options(self, numbers: Sequence[int]) -> list[int]:
+        """`numbers`, or, where rows are one option each, about as many: all options of some of the examples. The rows
+        of an example follow one another.
+        """
+        option = next((number for number in numbers[:_LOOKED_AT] if _is_one_option(self._options(number))), None)
+        if option is None or len(numbers) == self.heldout.num_examples:
+            return list(numbers)
+        found: dict[int, None] = {}
+        for number in numbers[:: len(self._options_beside(option))]:
+            if number not in found:
+                found |= dict.fromkeys(self._options_beside(number))
+        return list(found)
+
+    def _options_beside(self, number: int) -> range:
+        """The rows around `number` that are options of the same example."""
+        first, end, example = number, number + 1, self._asked_of(number)
+        while first and self._asked_of(first - 1) == example:
+            first -= 1
+        while end < self.heldout.num_examples and self._asked_of(end) == example:
+            end += 1
+        return range(first, end)
+
+    def _asked_of(self, number: int) -> int | None:
+        """The example that a row is an option of."""
+        idx = self._example(number).get("idx")
+        return int(idx[0]) if idx is not None and np.ndim(idx) == 1 else None
+
     def records(self, model: Answering, numbers: Iterable[int]) -> Iterator[list[Record]]:
         """Records of the examples of these numbers, in blocks. Raises RankingError for choices that make no sense."""
         remaining = iter(numbers)

@@ -56,11 +56,12 @@ def rows_for(width: int, most: int = BATCH) -> int:
 
 def batches_by_length(lengths: Sequence[int], most: int = BATCH) -> Iterator[tuple[list[int], int, int]]:
     """Places of rows that go together, longest first; the width, and how many rows there are with those of padding."""
-    remaining = sorted(range(len(lengths)), key=lambda place: -lengths[place])
-    while remaining:
-        width = width_for(lengths[remaining[0]])
-        together = rows_for(width, most)
-        places, remaining = remaining[:together], remaining[together:]
+    by_length = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    first = 0
+    while first < len(by_length):
+        width = width_for(lengths[by_length[first]])
+        places = by_length[first : first + rows_for(width, most)]
+        first += len(places)
         yield places, width, 1 << (len(places) - 1).bit_length()
 
 

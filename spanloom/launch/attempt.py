@@ -1,6 +1,7 @@
 """One start of a launch: its hosts are made ready, its processes started, and watched until all have ended."""
 
 import base64
+import contextlib
 import queue
 import threading
 import time
@@ -138,16 +139,16 @@ class Attempt:
             try:
                 watched.called = time.monotonic()
                 watched.call = Call(watched.process.host, launch.python, request)
-                for message in watched.call:
-                    watched.heard = time.monotonic()
-                    if "log" in message:
-                        chunk = base64.b64decode(message["log"])
-                        self._write(number, chunk)
-                        offset += len(chunk)
-                    elif ended := self._ended_by(message):
-                        self._events.put((number, ended))
-                        return
-                watched.call.close()
+                with contextlib.closing(watched.call) as call:
+                    for message in call:
+                        watched.heard = time.monotonic()
+                        if "log" in message:
+                            chunk = base64.b64decode(message["log"])
+                            self._write(number, chunk)
+                            offset += len(chunk)
+                        elif ended := self._ended_by(message):
+                            self._events.put((number, ended))
+                            return
             except HostError:
                 pass  # tried again
             time.sleep(AGAIN_SECONDS)

@@ -64,7 +64,8 @@ class Call:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             text = line.decode(errors="replace")
-            if text.startswith(on_host.MARK):  # a login script may say something of its own
+            # A login script may say something of its own, and a line that is cut ends in half a message.
+            if text.startswith(on_host.MARK) and text.endswith("\n"):
                 yield json.loads(text[len(on_host.MARK) :])
 
     def close(self) -> None:

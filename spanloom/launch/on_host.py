@@ -154,7 +154,7 @@ def changed_files(place: str) -> list[str]:
 def _sha(path: str) -> str | None:
     try:
         if os.path.islink(path):
-            return hashlib.sha256(os.readlink(path).encode()).hexdigest()
+            return hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()
         with open(path, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:

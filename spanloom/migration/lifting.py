@@ -29,7 +29,7 @@ def lifted(function: Callable[..., Any]) -> tuple[dict[str, str], set[str]]:
 
 def _lift(code: Any, texts: dict[str, str], imports: set[str], within: tuple[str, ...]) -> None:
     name = code.__name__
-    if name in texts or name in within:
+    if name in within:
         return
     if not name.isidentifier() or "<" in code.__qualname__ or "." in code.__qualname__:
         raise NotPlainError("it has no name at the top of its file")
@@ -46,6 +46,8 @@ def _lift(code: Any, texts: dict[str, str], imports: set[str], within: tuple[str
     if any(isinstance(known.get(word), Named | StandInModule) for word in _annotation_names(tree)):
         tree = ast.fix_missing_locations(_WithoutTypes().visit(tree))
         text = ast.unparse(tree) + "\n"
+    if texts.get(name) == text:
+        return
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     used = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in own]
@@ -54,7 +56,13 @@ def _lift(code: Any, texts: dict[str, str], imports: set[str], within: tuple[str
             _lift_name(word, known[word], texts, imports, (*within, name))
         elif word != name and not hasattr(builtins, word):
             raise NotPlainError(f"it uses {word}, which is not there")
-    texts[name] = text
+    keep(texts, name, text)
+
+
+def keep(texts: dict[str, str], name: str, text: str) -> None:
+    """Add a text under its name. Raises NotPlainError where another has that name: one would stand for both."""
+    if texts.setdefault(name, text) != text:
+        raise NotPlainError(f"the recipe has another {name}: give one of them another name")
 
 
 def _annotation_names(tree: ast.AST) -> set[str]:
@@ -93,18 +101,20 @@ def _lift_name(word: str, value: Any, texts: dict[str, str], imports: set[str], 
         home = getattr(value, "__module__", None)
         if home in (None, "builtins"):
             return
-        if inspect.isfunction(value) and _same_file(value, within):
+        if inspect.isfunction(value) and _is_users(value):
             _lift(value, texts, imports, within)
+            if value.__name__ != word:
+                keep(texts, word, f"{word} = {value.__name__}\n")
         else:
             alias = "" if value.__name__ == word else f" as {word}"
             imports.add(f"from {home} import {value.__name__}{alias}")
     elif _is_plain(value):
-        texts.setdefault(word, f"{word} = {Writer().code(value, 0, len(word) + 3)}\n")
+        keep(texts, word, f"{word} = {Writer().code(value, 0, len(word) + 3)}\n")
     else:
         raise NotPlainError(f"it uses {word}, a {type(value).__name__}")
 
 
-def _same_file(function: Any, within: tuple[str, ...]) -> bool:
+def _is_users(function: Any) -> bool:
     """Whether a function is the user's own: what is installed can be imported."""
     return "site-packages" not in function.__code__.co_filename and "/lib/python" not in function.__code__.co_filename
 

@@ -58,12 +58,13 @@ def mesh_draft(found: Bindings, name: str, tasks: TaskFinder) -> Draft:
     size, tokens = _batch(found)
     topology = str(found.take("tpu_mesh_shape", "tpu_topology", ""))
     tensor = int(found.take("tpu_mesh_shape", "model_parallelism", 1) or 1)
+    rate, schedule = _schedule(found)
     run = Run(
         name=name,
         task=task,
         model=_model(found, rows),
-        optimizer=_adafactor(found, *(rate := _schedule(found))[:1]),
-        schedule=rate[1],
+        optimizer=_adafactor(found, rate),
+        schedule=schedule,
         loss=Loss(
             float(found.take("Unitransformer", "z_loss", 1e-4, "decoder") or 0.0),
             float(found.take("Unitransformer", "label_smoothing", 0.0, "decoder") or 0.0),

@@ -187,7 +187,7 @@ def quoted(text: str) -> str:
     """A text in double quotes, unless it holds more of these than of single ones."""
     plain = repr(text)
     if plain.startswith("'") and '"' not in text:
-        return '"' + plain[1:-1].replace("\\'", "'") + '"'
+        return f'"{plain[1:-1]}"'
     return plain
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from spanloom.migration.draft import Asked, FoundData, MigrationError, Parameter, TaskFinder
 from spanloom.migration.fates import Note
-from spanloom.migration.lifting import NotPlainError, lifted
+from spanloom.migration.lifting import NotPlainError, keep, lifted
 from spanloom.migration.module_import import Registered, import_modules
 from spanloom.migration.recipe_code import RECIPE, identifier
 from spanloom.migration.seqio_shape import (
@@ -39,6 +39,8 @@ _REWRITE = (
     "Write it as a plain function of one example, def f(example): return {...} (a dict of texts and numbers in, a "
     "dict, a bool or several dicts out); the recipe holds an empty one in its place"
 )
+_TAKEN = ("recipe", "named", "partial", "text", "data", "start", "tfds", "vocabulary")
+"""Names of the recipe's own, its parameters included."""
 _OBJECTIVE_ARGUMENTS = {
     "mean_noise_span_length": "mean_span_length",
     "noise_density": "noise_density",
@@ -337,11 +339,12 @@ class _Reader:
 
     def _free(self, name: str, text: str) -> str:
         """The name of a function of this text in the recipe."""
+        name = f"{name}_of_example" if name in _TAKEN else name
         number, free = 1, name
         while free in self.functions and self.functions[free] != text.replace("def name(", f"def {free}(", 1):
             number += 1
             free = f"{name}_{number}"
-        return f"{free}_of_example" if free in ("recipe", "named", "partial") else free
+        return free
 
     def _stub(self, name: str, place: str, why: str, steps: "_Steps") -> None:
         """A function that must be written before the recipe can read data."""
@@ -378,11 +381,14 @@ class _Reader:
             return None
         try:
             texts, imports = lifted(inner)
+            functions = dict(self.functions)
+            for one in texts.items():
+                keep(functions, *one)
         except NotPlainError as error:
             fix = "write it as a plain function in the recipe, and name it in the task"
             self.note("lost", place_of(inner) or found.place, label, f"{error}: {fix}")
             return None
-        self.functions |= texts
+        self.functions = functions
         self.imports |= imports
         self.note("changed", place_of(inner), label, f"the recipe holds {inner.__name__}")
         return Function(f"{RECIPE}:{inner.__name__}", given)

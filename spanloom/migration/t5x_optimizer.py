@@ -25,24 +25,23 @@ _ADAFACTOR = {
     "skip_nan_updates": "skip_nan_updates",
 }
 """T5X's name -> ours; the defaults are the same."""
+_OF_OPTAX: dict[str, type[AdamW] | type[Lion]] = {"adamw": AdamW, "adam": AdamW, "lion": Lion}
 _OPTAX = {"b1": "beta1", "b2": "beta2", "eps": "epsilon", "weight_decay": "weight_decay"}
 
 
 def optimizer_of(found: Bindings, owner: str, training: bool) -> Optimizer:
     """The optimizer of a model. Raises MigrationError for one that Spanloom does not have."""
     reference = found.reference(owner, "optimizer_def")
-    rate = base_rate(found)
     if reference is None or reference.short == "Adafactor":
-        return _adafactor(found, "Adafactor" if reference is None else reference.selector, rate)
-    kinds: dict[str, type[AdamW] | type[Lion]] = {"adamw": AdamW, "adam": AdamW, "lion": Lion}
-    if reference.short not in kinds:
+        return _adafactor(found, "Adafactor" if reference is None else reference.selector, base_rate(found))
+    if reference.short not in _OF_OPTAX:
         if not training:
-            return Adafactor(learning_rate=rate)
+            return Adafactor(learning_rate=base_rate(found))
         raise MigrationError(
             f"the optimizer is {reference!r}; Spanloom has Adafactor, and of optax's adamw, adam and lion (and Muon, "
             "AdamW with RMS-scaled steps and schedule-free AdamW of its own)"
         )
-    return _optax(found, reference, kinds[reference.short], rate)
+    return _optax(found, reference, _OF_OPTAX[reference.short])
 
 
 def _adafactor(found: Bindings, name: str, rate: float) -> Adafactor:
@@ -59,7 +58,7 @@ def _adafactor(found: Bindings, name: str, rate: float) -> Adafactor:
     return Adafactor(learning_rate=rate, multiply_by_parameter_scale=scale, factor_rules=rules, **values)  # type: ignore[arg-type]
 
 
-def _optax(found: Bindings, reference: Reference, kind: type[AdamW] | type[Lion], rate: float) -> Optimizer:
+def _optax(found: Bindings, reference: Reference, kind: type[AdamW] | type[Lion]) -> Optimizer:
     """optax takes its learning rate from its own argument, a number or a schedule, and not from the trainer."""
     name = reference.selector
     values: dict[str, Any] = {"global_norm_clip": None}
@@ -70,26 +69,34 @@ def _optax(found: Bindings, reference: Reference, kind: type[AdamW] | type[Lion]
     for theirs, ours in _OPTAX.items():
         if hasattr(kind(), ours) and found.find(name, theirs) is not None:
             values[ours] = found.take(name, theirs)
-    own = found.take(name, "learning_rate")
-    if isinstance(own, int | float):
-        found.note(
-            "changed",
-            "T5X's optax optimizers do not read it; they have a rate of their own",
-            "Trainer",
-            "learning_rate_fn",
-        )
-        rate = float(own)
-    return kind(learning_rate=rate, **values)
+    rate = found.take(name, "learning_rate")
+    if not isinstance(rate, int | float):
+        why = "a schedule of optax; a constant rate stands in: give --optimizer.learning-rate and --schedule"
+        found.note("lost", why, name, "learning_rate")
+        rate = kind().learning_rate
+    return kind(learning_rate=float(rate), **values)
 
 
 def base_rate(found: Bindings) -> float:
-    """The base learning rate. T5X's default is 0.5."""
-    return float(found.take(_SCHEDULE, "base_learning_rate", 0.5 if found.find(_SCHEDULE, "factors") else 1.0))
+    """The base learning rate: where the trainer has T5X's schedule, 0.5 unless it is bound."""
+    schedule = found.reference("Trainer", "learning_rate_fn")
+    scheduled = schedule is not None and schedule.short == _SCHEDULE
+    return float(found.take(_SCHEDULE, "base_learning_rate", 0.5 if scheduled else 1.0))
 
 
-def schedule_of(found: Bindings) -> Schedule:
-    """The schedule: the two that T5 is trained with under their own names, any other as T5X's factors."""
+def schedule_of(found: Bindings, owner: str) -> Schedule:
+    """The schedule of a model: the two that T5 is trained with under their own names, any other as T5X's factors.
+
+    Constant for optimizers of optax, which T5X does not give its schedule to.
+    """
     other = found.reference("Trainer", "learning_rate_fn")
+    optimizer = found.reference(owner, "optimizer_def")
+    if optimizer is not None and optimizer.short in _OF_OPTAX:
+        why = "T5X's optax optimizers do not read the trainer's schedule; they have a rate of their own"
+        found.note("changed", why, "Trainer", "learning_rate_fn")
+        for name in ("base_learning_rate", *(one.name for one in fields(Factors))):
+            found.note("needless", why, _SCHEDULE, name)
+        return Constant()
     if other is None:
         return Rsqrt()
     if other.short != _SCHEDULE:

@@ -71,7 +71,7 @@ def t5x_draft(found: Bindings, name: str, tasks: TaskFinder) -> Draft:
         task=data.data,
         model=model,
         optimizer=optimizer_of(found, owner, training),
-        schedule=schedule_of(found),
+        schedule=schedule_of(found, owner),
         loss=_loss(found, owner),
         batch_size=_or_macro(found, data_config, "batch_size", "BATCH_SIZE") or 128,
         packing=_packing(found, data_config, data, asked),

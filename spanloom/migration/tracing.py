@@ -4,6 +4,7 @@ A function that only renames fields, and joins, strips, lowers or replaces texts
 field of what it returns; one that asks for a value (a condition, a loop, a length) cannot be followed.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,12 @@ from typing import Any
 from spanloom.migration.recipe_code import quoted
 from spanloom.migration.stand_ins import Called, UntraceableError
 
+_OF_ONE = {
+    "strings.lower": "encode().lower().decode",
+    "strings.upper": "encode().upper().decode",
+    "strings.strip": "encode().strip().decode",
+}
+"""Functions of one text that know no letters and spaces but ASCII's, as the methods of bytes do."""
 ALL = "*"
 """The key that stands for every field which the example had."""
 
@@ -181,14 +188,31 @@ def _called(call: Called, imports: set[str]) -> str:
         if isinstance(inputs, list | tuple) and not separator:
             return " + ".join(expression(one, imports) for one in inputs)
         return f"{quoted(separator)}.join({expression(inputs, imports)})"
-    simple = {"strings.lower": "{}.lower()", "strings.upper": "{}.upper()", "strings.strip": "{}.strip()"}
-    simple |= {"strings.as_string": "str({})", "as_string": "str({})"}
-    if short in simple and len(args) == 1 and not more:
+    if short in ("strings.as_string", "as_string") and len(args) == 1 and not more:
+        return f"str({expression(args[0], imports)})"
+    if short in _OF_ONE and len(args) == 1 and more in ({}, {"encoding": "utf-8"}):
         text = expression(args[0], imports)
-        return simple[short].format(f"({text})" if " + " in text and short.startswith("strings.") else text)
+        method = short.rpartition(".")[2] if more else _OF_ONE[short]
+        return f"({text}).{method}()" if " + " in text else f"{text}.{method}()"
     if short in ("strings.regex_replace", "regex_replace") and argument(3, "replace_global", True) is True:
-        imports.add("import re")
         text, pattern, rewrite = argument(0, "input"), argument(1, "pattern"), argument(2, "rewrite")
         if isinstance(pattern, str) and isinstance(rewrite, str):
-            return f"re.sub({quoted(pattern)}, {quoted(rewrite)}, {expression(text, imports)})"
+            imports.add("import re")
+            return _substituted(pattern, rewrite, expression(text, imports))
     raise UntraceableError(f"{name} has no counterpart that is known here")
+
+
+def _substituted(pattern: str, rewrite: str, text: str) -> str:
+    """RE2's replacing by Python's: classes such as \\w are of ASCII there, and \\0 to \\9 are groups, of one digit.
+
+    Raises UntraceableError for patterns that only RE2 has, or that mean something else to Python.
+    """
+    if "[[:" in pattern:
+        raise UntraceableError(f"{pattern!r} has a class by name, which Python's patterns do not have")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UntraceableError(f"{pattern!r} is no pattern of Python's: {error}") from None
+    groups = re.sub(r"\\(\\|\d)", lambda found: found[0] if found[1] == "\\" else rf"\g<{found[1]}>", rewrite)
+    flags = ", flags=re.ASCII" if re.search(r"\\[wWdDsSbB]", pattern) else ""
+    return f"re.sub({quoted(pattern)}, {quoted(groups)}, {text}{flags})"

@@ -8,7 +8,7 @@ import numpy as np
 from spanloom.pipeline.batches import Batch, fill_batch, join_batches, to_batch
 from spanloom.pipeline.drawn import Drawn, tokens_of
 from spanloom.pipeline.examples import Examples
-from spanloom.pipeline.order import Order, TrainingOrder, heldout_noise_keys
+from spanloom.pipeline.order import Order, TrainingOrder, heldout_noise_keys, spread
 from spanloom.pipeline.positions import OneEach, Position
 from spanloom.pipeline.shards import Ragged
 from spanloom.pipeline.store import Store
@@ -103,14 +103,20 @@ class Dataset(OneEach):
         epochs_N, examples_N = self._order.draws(first_example, batch_size)
         return self._make(examples_N, self._order.noise_keys(epochs_N, examples_N))
 
+    def eval_examples(self, batch_size: int, max_batches: int = 0) -> Iterator[np.ndarray]:
+        """The numbers of the examples in each of `eval_batches`, ascending, (n,) int64."""
+        count = self.num_examples
+        most = min(count, max_batches * batch_size) if max_batches else count
+        for first in range(0, most, batch_size):
+            yield spread(np.arange(first, min(first + batch_size, most)), most, count)
+
     def eval_batches(self, batch_size: int, max_batches: int = 0) -> Iterator[Batch]:
-        """Every example once, in order, with the same noise each time; at most `max_batches` batches unless 0.
+        """Every example once, in order, with the same noise each time; where `max_batches` (unless 0) have no room for
+        all, examples spread evenly over the part, the same each time.
 
         The last batch is filled with rows of padding whose weights are 0.
         """
-        number = -(-self.num_examples // batch_size)
-        for index in range(min(number, max_batches) if max_batches else number):
-            examples_N = np.arange(index * batch_size, min((index + 1) * batch_size, self.num_examples))
+        for examples_N in self.eval_examples(batch_size, max_batches):
             yield fill_batch(self._make(examples_N, heldout_noise_keys(examples_N)), batch_size)
 
     def raw(self, example: int) -> np.ndarray:

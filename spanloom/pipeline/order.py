@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from spanloom.tasks.randomness import hash64, key_of, permute_index
+from spanloom.tasks.randomness import hash64, key_of, permute_index, uniform_below
 
 
 class Order(Protocol):
@@ -59,3 +59,15 @@ def noise_keys(seed: int, task: str, epochs: np.ndarray, examples: np.ndarray) -
 def heldout_noise_keys(examples: np.ndarray) -> np.ndarray:
     """(N,) uint64 keys of held-out noise: the same in every run, whatever its seed, so that losses can be compared."""
     return hash64(key_of("held-out noise"), examples)
+
+
+def spread(numbers: np.ndarray, most: int, count: int) -> np.ndarray:
+    """(N,) int64: an example of each of the parts `numbers`, where `count` examples in order are cut into `most` parts
+    of one size; all of them, if there are as many.
+
+    Which one of its part is drawn by the part's number, so that it is the same in every run. At equal distances a file
+    whose kinds of rows take turns would show one kind only, as the first rows do of a file that is sorted.
+    """
+    starts = numbers * count // most
+    sizes = (numbers + 1) * count // most - starts
+    return starts + uniform_below(hash64(key_of("held-out spread"), numbers), sizes).astype(np.int64)

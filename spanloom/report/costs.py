@@ -63,12 +63,18 @@ def _cost(metrics: Metrics) -> Cost:
     hours = seconds / np.maximum(1.0 - apart, 0.01) / 3600
     tokens = metrics.curve("train", "tokens_per_second")
     real = seconds * np.nan_to_num(tokens.values) if len(tokens) == len(pace) else np.zeros(1)
-    mfu = metrics.curve("train", "mfu")
-    flops = 0.0
-    if len(mfu) == len(pace):
-        flops = float(np.sum(seconds * np.nan_to_num(mfu.values) * _by_start(metrics, pace.steps, _peak)))
+    flops = float(np.sum(seconds * _flops_per_second(metrics, pace.steps)))
     device_hours = float(np.sum(hours * _by_start(metrics, pace.steps, devices)))
     return Cost(float(np.sum(hours)), device_hours, float(np.sum(real)), flops, elapsed)
+
+
+def _flops_per_second(metrics: Metrics, steps: Float64Array) -> Float64Array:
+    """(N,) what the steps reached; of runs that did not write it down, their MFU times the peak of their start."""
+    reached, mfu = metrics.curve("train", "flops_per_second"), metrics.curve("train", "mfu")
+    if len(reached) == len(steps):
+        return np.nan_to_num(reached.values)
+    known = len(mfu) == len(steps)
+    return np.nan_to_num(mfu.values) * _by_start(metrics, steps, _peak) if known else np.zeros(len(steps))
 
 
 def _by_start(metrics: Metrics, steps: Float64Array, value: Callable[[Mapping[str, Any]], float]) -> Float64Array:

@@ -64,7 +64,7 @@ class Evaluation:
     every: int = 1000
     """Steps between evaluations."""
     max_batches: int = 50
-    """At most this many held-out batches; 0: all."""
+    """At most this many held-out batches, of examples spread evenly over the held-out part, always the same; 0: all."""
     batch_size: int | None = None
     """Sequences in a held-out batch; unset: those of a training batch, or of a microbatch."""
     answers: Literal["none", "ranks", "all"] = "none"

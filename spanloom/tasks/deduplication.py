@@ -17,22 +17,6 @@ from spanloom.tasks.text_preprocessors.fields import Example
 REASON = "repeated"
 
 
-def without_repeats(
-    examples: Iterable[Example], feature_keys: Sequence[str] = ("inputs", "targets")
-) -> Iterator[Example]:
-    """The first of the examples that are equal in these fields, in order.
-
-    It remembers 16 bytes of each (BLAKE2b): about 100 bytes of memory with Python's own. Raises FieldError for missing
-    fields.
-    """
-    seen: set[bytes] = set()
-    for example in examples:
-        key = key_of(example, feature_keys)
-        if key not in seen:
-            seen.add(key)
-            yield example
-
-
 def key_of(example: Example, feature_keys: Sequence[str]) -> bytes:
     """16 bytes that only examples equal in these fields have in common. Raises FieldError for missing fields."""
     values = [fields.value(example, name) for name in feature_keys]
@@ -47,7 +31,8 @@ def without_repeated_rows(
 ) -> Iterator[Documents]:
     """Documents, or packed rows, without those that are equal in these fields to one before; counted as repeated.
 
-    Raises BadInputError where a row lacks a field.
+    It remembers 16 bytes of each (BLAKE2b): about 100 bytes of memory with Python's own. Raises BadInputError where a
+    row lacks a field.
     """
     seen: set[bytes] = set()
     number = 0

@@ -40,7 +40,9 @@ class Weights:
 
 @dataclass(frozen=True)
 class Answers:
-    """What is asked beside the losses, as `run.eval.answers` has it, of the examples that losses are of."""
+    """What is asked beside the losses, as `run.eval.answers` has it, of the examples that losses are of; where rows are
+    one option each, of whole examples, about as many rows.
+    """
 
     run: Run
     parts: Mapping[str, Dataset]
@@ -67,9 +69,9 @@ class Answers:
         return {task: numbers for task, numbers in found.items() if numbers}
 
     def _numbers(self, asked: HeldoutTask, weights: Weights) -> dict[str, float]:
-        most, count = self.run.eval.max_batches * asked.batch_size, asked.heldout.num_examples
-        numbers = range(min(count, most) if most else count)
+        batches = asked.heldout.eval_examples(asked.batch_size, self.run.eval.max_batches)
         try:
+            numbers = asked.with_all_options([number for batch in batches for number in batch.tolist()])
             records = [record for block in asked.records(weights, numbers) for record in block]
             values = judged(asked.task, asked.heldout, records).numbers
         except (RankingError, MetricError, NothingHeldOutError) as error:  # no reason to end a training

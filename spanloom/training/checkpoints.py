@@ -261,7 +261,8 @@ class CheckpointWriter:
 
     def _failed(self, partial: Path, error: BaseException) -> CheckpointError:
         shutil.rmtree(partial, ignore_errors=True)
-        free = shutil.disk_usage(self._directory).free / 2**20
+        there = next(path for path in (self._directory, *self._directory.absolute().parents) if path.exists())
+        free = shutil.disk_usage(there).free / 2**20
         intact = steps_in(self._directory)
         return CheckpointError(
             f"could not save checkpoint {partial.with_suffix('')} ({_root_cause(error)}; {free:,.0f} MiB free there). "

@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spanloom.conversion.detect import KINDS, detect
+from spanloom.conversion.detect import detect
 from spanloom.conversion.sentinels_seen import describe, rows_of_hugging_face, rows_of_t5x
 from spanloom.conversion.untrained_rows import Gather
 from spanloom.model.params import declare, num_params
 from spanloom.model.sizes import published_name
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
-from spanloom.training.checkpoint_paths import CheckpointError, open_checkpoint
+from spanloom.training.checkpoint_paths import open_checkpoint
 from spanloom.training.facts import read_facts_and_arrays, vocabulary_inside
 from spanloom.training.origin import reached
-from spanloom.training.read_model import refuse_told
+from spanloom.training.read_model import refuse_choice
 from spanloom.training.start_sentinels import sentinels_used
 from spanloom.vocabularies.build import build
 from spanloom.vocabularies.correspondence import described
@@ -43,18 +43,12 @@ def inspect(
     CheckpointError, naming the file, where it is damaged or nothing that can be read.
     """
     kind = detect(path)
-    refuse_told(path, kind, vocabulary, activations)
+    refuse_choice(kind, path, which, vocabulary, activations)
     if kind == "t5x":
         return _t5x(path, which, vocabulary, activations)
     if kind == "huggingface":
-        if which != "last":
-            raise CheckpointError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
         return _hugging_face(path)
-    if kind == "converted":
-        if which != "last":
-            raise CheckpointError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
-        return _converted(path)
-    return _ours(path, which)
+    return _converted(path) if kind == "converted" else _ours(path, which)
 
 
 def _t5x(path: Path, which: str, vocabulary: str | None, activations: str | None) -> Inspected:

@@ -33,7 +33,7 @@ def read_model(
     kind = detect(path)
     if kind not in ("run", "checkpoint"):
         return _open(kind, path, which, vocabulary, activations).load()
-    _refuse_choice(kind, path, which, vocabulary, activations)
+    refuse_choice(kind, path, which, vocabulary, activations)
     restored = restore(open_checkpoint(path, which))
     facts = restored.facts
     params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), restored.params)  # they may be kept in bfloat16
@@ -49,7 +49,7 @@ def open_model(
 
 
 def _open(kind: Kind, path: Path, which: str, vocabulary: str | None, activations: str | None) -> StoredModel:
-    _refuse_choice(kind, path, which, vocabulary, activations)
+    refuse_choice(kind, path, which, vocabulary, activations)
     if kind == "t5x":
         from spanloom.conversion.t5x import stored_t5x
         from spanloom.conversion.t5x_unseen import parse_activations
@@ -60,13 +60,14 @@ def _open(kind: Kind, path: Path, which: str, vocabulary: str | None, activation
     return stored_converted(path) if kind == "converted" else stored_checkpoint(open_checkpoint(path, which))
 
 
-def _refuse_choice(kind: Kind, path: Path, which: str, vocabulary: str | None, activations: str | None) -> None:
-    refuse_told(path, kind, vocabulary, activations)
+def refuse_choice(kind: Kind, path: Path, which: str, vocabulary: str | None, activations: str | None) -> None:
+    """Raise ConversionError or CheckpointError for what is chosen or told of a checkpoint that leaves no choice."""
+    _refuse_told(path, kind, vocabulary, activations)
     if kind not in ("run", "t5x") and which != "last":
         raise CheckpointError(f"--which {which}: {path} is {KINDS[kind]}, and --which chooses among those of a run")
 
 
-def refuse_told(path: Path, kind: Kind, vocabulary: str | None, activations: str | None) -> None:
+def _refuse_told(path: Path, kind: Kind, vocabulary: str | None, activations: str | None) -> None:
     """Raise ConversionError where a user says what a checkpoint of this kind says itself."""
     for flag, value in (("vocabulary", vocabulary), ("activations", activations)):
         if value is not None and kind != "t5x":

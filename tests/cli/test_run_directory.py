@@ -310,5 +310,13 @@ def test_damaged_lines_of_commands_are_passed_over(tmp_path, line):
     assert prepare(RUN, out, command=[]).accepted == ()
 
 
+def test_a_torn_line_of_commands_takes_no_other_with_it(tmp_path):
+    out = begin(tmp_path, 7)
+    (out / "commands.jsonl").write_bytes(b'{"step": 7, "comm')
+    prepare(replace(RUN, steps=9), out, command=["again"])
+    torn, line = (out / "commands.jsonl").read_bytes().splitlines()
+    assert torn == b'{"step": 7, "comm' and json.loads(line)["command"] == ["again"]
+
+
 def fail(*_: object, **__: object) -> None:
     raise OSError("killed")

@@ -1,5 +1,6 @@
 """The card's metadata is what the Hub takes, its lineage reaches back, and its example runs."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def run_of(task: Task = TEXT, **more) -> Run:
 
 
 def card(lineage: Lineage) -> str:
-    return model_card(TINY, Bytes(), lineage, folder="out", model_type="t5", num_params=1)
+    return model_card(TINY, Bytes(), lineage, folder="out", model_type="t5", num_params=1, dtype="float32")
 
 
 def metadata(text: str) -> dict:
@@ -91,6 +92,14 @@ def test_the_chain_of_stages_is_told_earliest_first_and_without_paths(tmp_path):
     folder.mkdir()
     write_folder(folder, as_stored(TrainedModel(TINY, random_params(TINY), Bytes(), last)), name="out")
     assert read_lineage(folder) == last, "the export says it as well"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_card_says_in_what_the_weights_are_written(tmp_path, dtype):
+    source = as_stored(TrainedModel(TINY, random_params(TINY), Bytes(), Lineage("runs/a")))
+    write_folder(tmp_path, source, name="out", dtype=dtype)
+    assert json.loads((tmp_path / "config.json").read_text())["torch_dtype"] == dtype
+    assert f"Weights are {dtype}." in (tmp_path / "README.md").read_text()
 
 
 KINDS: dict[str, tuple[str, str, Task]] = {

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,20 @@ def test_ctrl_c_at_a_rename_leaves_a_whole_folder(tmp_path, monkeypatch, number,
     with staged(dst) as folder:
         (folder / "newer").touch()
     assert (dst / "newer").exists() and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.short
+def test_a_killed_export_is_put_back_whatever_its_name_and_no_other(tmp_path):
+    """Brackets and stars in a name are not a pattern that its neighbours' leftovers fit."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name in ("run[1]*", "run1x"):
+        (tmp_path / f".{name}.replaced-{ended.pid}").mkdir()
+        (tmp_path / f".{name}.replaced-{ended.pid}" / "old").touch()
+        (tmp_path / f".{name}.partial-{ended.pid}").mkdir()
+    with pytest.raises(InterruptedError), staged(tmp_path / "run[1]*"):
+        raise InterruptedError
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f".run1x.partial-{ended.pid}", f".run1x.replaced-{ended.pid}", "run[1]*",
+    ]  # fmt: skip
+    assert (tmp_path / "run[1]*" / "old").exists()

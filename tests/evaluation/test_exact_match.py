@@ -35,7 +35,7 @@ def test_counts_examples_whose_text_is_equal():
     second["decoder_loss_weights"][1] = 0
     rows = [*first["decoder_target_tokens"], second["decoder_target_tokens"][0]]
     whole = [row[: list(row).index(1)] if 1 in row else row for row in rows]
-    made = list(predictions(params, TINY, VOCABULARY, [first, second], whole))
+    made = list(predictions(params, TINY, VOCABULARY, [first, second], enumerate(whole)))
     assert [prediction.correct for prediction in made] == [True, False, True]
     assert [prediction.inputs for prediction in made] == ["abc", "de", "xyz"]
     assert [prediction.number for prediction in made] == [0, 1, 2]
@@ -48,7 +48,7 @@ def test_an_example_that_was_left_out_is_passed_over():
     made |= {"decoder_target_tokens": np.zeros((3, 6), np.int32), "decoder_loss_weights": np.ones((3, 6), np.int32)}
     made["decoder_loss_weights"][1] = 0
     targets = [VOCABULARY.encode("x"), np.empty(0, np.int32), VOCABULARY.encode("y")]
-    found = list(predictions(params, TINY, VOCABULARY, [made], targets))
+    found = list(predictions(params, TINY, VOCABULARY, [made], enumerate(targets)))
     assert [(one.number, one.target) for one in found] == [(0, "x"), (2, "y")]
 
 
@@ -60,7 +60,7 @@ def test_a_target_that_was_cut_is_compared_whole():
     made |= {"decoder_target_tokens": written, "decoder_loss_weights": np.ones((2, 6), np.int32)}
     text = VOCABULARY.decode(written[0])
     whole = [VOCABULARY.encode(text + " and more"), VOCABULARY.encode("x")]
-    first, second = predictions(params, TINY, VOCABULARY, [made], whole)
+    first, second = predictions(params, TINY, VOCABULARY, [made], enumerate(whole))
     assert not first.correct and not second.correct
     assert (first.target, first.prediction, first.cut) == (text + " and more", text, True)
     assert (second.target, second.cut) == ("x", False)
@@ -87,6 +87,6 @@ def test_a_target_with_an_unknown_piece_is_never_right(tmp_path):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spanloom.evaluation.exact_match.greedy", lambda *args, **kwargs: SimpleNamespace(tokens=written))
-        first, second = predictions({}, TINY, words, [made], [known, unknown])
+        first, second = predictions({}, TINY, words, [made], enumerate([known, unknown]))
     assert (first.correct, first.unknown) == (True, False)
     assert second.prediction == second.target and (second.correct, second.unknown) == (False, True)

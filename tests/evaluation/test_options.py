@@ -1,11 +1,7 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from spanloom.evaluation.options import Option, Pairs, RankingError, options_of, share_of
-from spanloom.settings.vocabulary import Bytes
-from spanloom.vocabularies.build import build
+from spanloom.evaluation.options import Option, RankingError, options_of
 
 pytestmark = pytest.mark.short
 
@@ -61,20 +57,3 @@ def test_a_row_of_a_cache_is_one_option():
     assert options_of({**row, "weight": 2.0}, 0)[0].weight == 2.0
     with pytest.raises(RankingError, match=r"no row of an option \(ValueError: .*'idx': \[4\]"):
         options_of({**row, "idx": [4]}, 0)
-
-
-def test_ids_are_those_of_training_and_targets_stay_whole():
-    words = build(Bytes())
-    option = Option(0, 0, 1, "abcde", "yes", True)
-    inputs, target = [byte + 3 for byte in b"abcde"], [byte + 3 for byte in b"yes"]
-    assert Pairs(words, inputs_eos=False)(option) == (inputs, [*target, 1])
-    assert Pairs(words, inputs_eos=False, inputs_length=2)(option) == (inputs[:2], [*target, 1])
-    assert Pairs(words, inputs_eos=True, inputs_length=3)(option) == ([*inputs[:2], 1], [*target, 1])
-    stored = replace(option, inputs=np.array([8, 7, 6]), target=np.array([9, 1]))
-    assert Pairs(words, inputs_eos=True, inputs_length=2)(stored) == ([8, 7], [9, 1])
-
-
-def test_shares_of_processes_are_all_examples_once():
-    shares = [list(share_of("abcde", process, 3)) for process in range(3)]
-    assert shares == [[(0, "a"), (3, "d")], [(1, "b"), (4, "e")], [(2, "c")]]
-    assert list(share_of("ab")) == [(0, "a"), (1, "b")]

@@ -98,6 +98,28 @@ def test_rows_that_are_an_option_each(tmp_path):
     assert all("prediction" not in record and record["lengths"] == [2] for record in records)
 
 
+@pytest.mark.parametrize("options", [1, 2, 3])
+def test_rows_that_are_an_option_each_are_taken_with_all_options_of_their_example(tmp_path, options):
+    rows = [
+        {"idx": [example, option], "inputs": "i", "targets": "abc"[option], "is_correct": option == 0}
+        for example in range(12)
+        for option in range(options)
+    ]
+    part = asked(tmp_path, rows, metrics=("rank_classification",))
+    chosen = part.with_all_options([1, 4, 8, 11])
+    whole = sorted({row // options for row in [1, 4, 8, 11][::options]})
+    assert chosen == [example * options + option for example in whole for option in range(options)]
+    everything = list(range(12 * options))
+    assert part.with_all_options(everything) == everything and part.with_all_options([]) == []
+    assert [one.key for one in scored_in(one for block in part.records(Echo(), chosen) for one in block)] == [
+        (example, option) for example in whole for option in range(options)
+    ]
+
+
+def test_rows_that_are_no_options_stay_alone(tmp_path):
+    assert asked(tmp_path, ROWS, preprocessors=(with_choices,)).with_all_options([0, 3]) == [0, 3]
+
+
 def test_what_a_preprocessor_leaves_out_when_it_is_read(tmp_path):
     records = records_of(asked(tmp_path, ROWS, preprocessors=(some,)))
     assert [record.get("left_out", False) for record in records] == [False, True, False, True, False]

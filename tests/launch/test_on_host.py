@@ -298,6 +298,13 @@ def test_what_login_scripts_say_is_no_answer(tmp_path):
     assert ask(noisy, sys.executable, request(tmp_path, "status"))["state"] == "absent"
 
 
+def test_an_answer_that_is_cut_is_none(tmp_path):
+    """What is left of a line to a host that broke off in the middle of a message."""
+    broken = Host("broken", "", ("sh", "-c", """printf '%s' '@spanloom {"done": {"state": "run'"""))
+    with pytest.raises(HostError, match="broken: its command ended with exit code 0"):
+        ask(broken, sys.executable, request(tmp_path, "status"))
+
+
 def test_a_host_without_that_python_says_how_to_name_another(tmp_path):
     host = Host("bare", "", ("sh", "-c"))
     with pytest.raises(HostError, match=r"is python3.99 there.*--python"):

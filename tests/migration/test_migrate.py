@@ -16,6 +16,7 @@ from spanloom.cli.recipe import find
 from spanloom.migration.draft import MigrationError
 from spanloom.migration.gin_config import read_gin
 from spanloom.migration.migrate import Migrated, migrate
+from spanloom.migration.t5x_files import t5x_file
 from spanloom.model.sizes import named
 from spanloom.settings.follow import Follow
 from spanloom.settings.mixture import map_tasks
@@ -261,6 +262,25 @@ def test_optax(tmp_path: Path) -> None:
     more = "OPTIMIZER = @optimizers.adamw()\noptimizers.adamw.learning_rate = 3e-4\noptimizers.adamw.b2 = 0.98\n"
     run = run_of(from_text(BASE + more, tmp_path), tmp_path)
     assert run.optimizer == AdamW(3e-4, beta2=0.98, weight_decay=1e-4, global_norm_clip=None)
+    assert run.schedule == Constant(), "T5X's optax optimizers do not read the trainer's schedule"
+
+
+def test_a_schedule_of_optax_is_listed(tmp_path: Path) -> None:
+    more = "OPTIMIZER = @optimizers.adamw()\noptimizers.adamw.learning_rate = @optax.cosine_decay_schedule()\n"
+    made = from_text(BASE + more, tmp_path)
+    assert run_of(made, tmp_path).schedule == Constant()
+    assert "a schedule of optax" in next(note.why for note in made.notes if "adamw.learning_rate" in note.what)
+
+
+def test_a_rate_that_is_not_bound_is_that_of_t5x(tmp_path: Path) -> None:
+    """create_learning_rate_scheduler has 0.5 and its own factors where a file binds neither."""
+    (tmp_path / "pretrain.gin").write_text(
+        (t5x_file("t5x/configs/runs/pretrain.gin") or "")
+        .replace("utils.create_learning_rate_scheduler.factors = 'constant * rsqrt_decay'\n", "")
+        .replace("utils.create_learning_rate_scheduler.base_learning_rate = 1.0\n", "")
+    )
+    run = run_of(from_text(BASE.replace("t5x/configs/runs/pretrain", "pretrain"), tmp_path), tmp_path)
+    assert (run.optimizer.learning_rate, run.schedule) == (0.5, Factors(warmup_steps=10_000))
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,48 @@ def test_code_that_is_not_followed_is_named(code: str, reason: str, tmp_path: Pa
     assert len(task.preprocessors) == 1 and task.preprocessors[0].place == "recipe"
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "made"),
+    [
+        ("tf.strings.lower(ex['a'])", "ÀB C", "Àb c"),
+        ("tf.strings.lower(ex['a'], encoding='utf-8')", "ÀB C", "àb c"),
+        ("tf.strings.upper(ex['a'])", "éa", "éA"),
+        ("tf.strings.strip(ex['a'])", " \u00a0a\n", "\u00a0a"),
+        (r"tf.strings.regex_replace(ex['a'], r'\W', '_')", "é a", "__a"),
+        (r"tf.strings.regex_replace(ex['a'], 'a(b)', r'<\0>\10\\1')", "cab", r"c<ab>b0\1"),
+    ],
+)
+def test_texts_are_changed_as_tensorflow_changes_them(code: str, text: str, made: str, tmp_path: Path) -> None:
+    """Its functions of texts know ASCII's letters alone where no encoding is named, and RE2's classes always."""
+    more = f"def f(ds):\n    return ds.map(lambda ex: {{'inputs': {code}, 'targets': 'x'}})\nadd(f)\n"
+    _, data = steps_of(more, tmp_path)
+    assert run_functions(data)["f"]({"a": text}) == {"inputs": made, "targets": "x"}
+
+
+@pytest.mark.parametrize("pattern", [r"\pL", r"\z", "[[:alpha:]]"])
+def test_a_pattern_that_python_has_not_is_named(pattern: str, tmp_path: Path) -> None:
+    code = f"tf.strings.regex_replace(ex['a'], r'{pattern}', '')"
+    _, data = steps_of(f"def f(ds):\n    return ds.map(lambda ex: {{'inputs': {code}}})\nadd(f)\n", tmp_path)
+    assert len(lost(data)) == 1 and "Python" in next(iter(lost(data).values()))
+
+
+def test_functions_of_one_name_do_not_stand_for_one_another(tmp_path: Path) -> None:
+    (tmp_path / "first.py").write_text("def tidy(a):\n    return a.strip()\n")
+    (tmp_path / "other.py").write_text(
+        "from first import tidy as short\n\n\ndef same(targets, predictions):\n"
+        "    return {'same': float([short(one) for one in targets] == predictions)}\n"
+    )
+    (tmp_path / "last.py").write_text(
+        "def tidy(a):\n    return ''\n\n\n"
+        "def empty(targets, predictions):\n    return {'empty': float(not tidy('a'))}\n"
+    )
+    more = "import last\nimport other\nadd(preprocessors.lm, metric_fns=[other.same, last.empty])\n"
+    task, data = steps_of(more, tmp_path)
+    assert [one.qualname for one in task.metrics] == ["same"]
+    assert run_functions(data)["same"]([" a "], ["a"]) == {"same": 1.0}
+    assert "another tidy" in lost(data)["metric of x"]
+
+
 def test_renaming_inside_of_a_data_set_function(tmp_path: Path) -> None:
     task, made = steps_of(
         "def f(ds):\n    return ds.map(lambda ex: {'inputs': ex['q'], 'targets': ex['a']['b']})\nadd(f)\n", tmp_path

@@ -117,7 +117,21 @@ def test_held_out_batches_are_in_order_once_the_same_each_time_and_filled(data):
         same({name: rows[:number] for name, rows in joined.items()}, whole)
         assert all(len(batch["decoder_loss_weights"]) == size for batch in batches)
         assert not joined["decoder_loss_weights"][number:].any()
-    assert len(list(data.tasks[0].heldout.eval_batches(1, max_batches=2))) == 2
+
+
+def test_too_few_held_out_batches_are_spread_over_the_whole_part(data):
+    heldout = data.tasks[0].heldout
+    number = heldout.num_examples
+    whole = next(heldout.eval_batches(number))
+    for size, most in ((1, 2), (2, 2), (3, 1)):
+        batches, examples = (list(f(size, max_batches=most)) for f in (heldout.eval_batches, heldout.eval_examples))
+        assert len(batches) == most
+        taken = np.concatenate(examples)
+        bounds = np.arange(size * most + 1) * number // (size * most)
+        assert (bounds[:-1] <= taken).all() and (taken < bounds[1:]).all(), "one of each part"
+        for batch, rows in zip(batches, examples, strict=True):
+            same(batch, {name: array[rows] for name, array in whole.items()})  # with the noise that they always have
+    assert sum(map(len, heldout.eval_examples(2, max_batches=number))) == number
 
 
 def test_texts_for_showing(data):

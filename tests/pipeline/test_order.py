@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys
+from spanloom.pipeline.order import TrainingOrder, heldout_noise_keys, spread
 
 
 @pytest.mark.short
@@ -44,3 +44,19 @@ def test_the_order_is_fixed_for_good():
     assert examples.tolist() == [1, 9, 0, 2, 3, 9]
     keys = TrainingOrder(10, 1, "task").noise_keys(epochs, examples)
     assert keys[:2].tolist() == [72819649700159727, 12361187480828142083]
+
+
+@pytest.mark.short
+@pytest.mark.parametrize(("most", "count"), [(1, 1), (1, 9), (4, 9), (80, 499), (499, 499), (50, 10**10)])
+def test_examples_that_are_spread_are_one_of_each_part_however_they_are_asked_for(most, count):
+    examples = spread(np.arange(most), most, count)
+    assert len(examples) == most
+    assert all(part * count // most <= one < (part + 1) * count // most for part, one in enumerate(examples.tolist()))
+    np.testing.assert_array_equal(examples[most // 2 :], spread(np.arange(most // 2, most), most, count))
+
+
+@pytest.mark.short
+def test_examples_that_are_spread_are_of_all_kinds_whether_these_take_turns_or_follow_one_another():
+    examples = spread(np.arange(64), 64, 640)
+    assert {*(examples % 2).tolist()} == {*(examples // 320).tolist()} == {0, 1}
+    assert spread(np.arange(4), 4, 100).tolist() == [5, 41, 56, 79], "the same for good"

@@ -28,6 +28,11 @@ def test_lines_belong_to_the_devices_of_their_start(tmp_path):
     assert found.flops == pytest.approx(10 * 0.36 * 0.4 * (1e11 + 1e10))
 
 
+def test_what_steps_reached_counts_whatever_the_machine_was_held_to_be_capable_of(tmp_path):
+    found = cost(tmp_path, [START, train_line(10, flops_per_second=3e10), train_line(20, flops_per_second=5e10)])
+    assert found.flops == pytest.approx(10 * 0.36 * (3e10 + 5e10))
+
+
 def test_restarts_compiling_and_pauses_are_in_the_time_from_start_to_end(tmp_path):
     timed = [START | {"time": 1e9}, train_line(10, time=1e9 + 60), {**START, "step": 10, "time": 1e9 + 7000}]
     looked_at_again = {"kind": "baselines", "step": 20, "time": 1e9 + 1e6}

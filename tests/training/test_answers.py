@@ -63,5 +63,9 @@ def test_only_what_is_asked_for_is_measured(opened):
     assert whole["text"].keys() == {"exact_match", "commonest_target"}
 
 
-def test_as_many_examples_as_losses_are_of(opened):
-    assert asked(opened, "ranks", max_batches=1)[0]["choices"]["majority"] == 50.0
+def test_the_examples_that_losses_are_of(opened, monkeypatch):
+    """Four of nine, spread over the part: of the first four as many have one answer as the other, of these not."""
+    (batch,) = opened[1].heldout["choices"].eval_examples(4, 1)
+    answers = [number % 2 for number in batch.tolist()]
+    share = 100 * max(sum(answers), 4 - sum(answers)) / 4
+    assert share != 50 and asked(opened, "ranks", max_batches=1)[0]["choices"]["majority"] == share

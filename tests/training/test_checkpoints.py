@@ -1,5 +1,6 @@
 import logging
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -190,6 +191,18 @@ def test_a_failed_save_is_an_error_and_leaves_the_earlier_ones(tmp_path, state, 
         write(tmp_path, state, [20])
     assert [p.name for p in directory.iterdir()] == ["10"]
     restore(directory / "10")
+
+
+def test_a_save_whose_directory_was_removed_fails_in_words(tmp_path, state, monkeypatch):
+    directory = tmp_path / "checkpoints"
+
+    def removed(path):
+        shutil.rmtree(directory)
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(checkpoints, "seal", removed)
+    with pytest.raises(CheckpointError, match=r"checkpoints/20 .*No such file.*No checkpoint was written before"):
+        write(tmp_path, state, [20])
 
 
 @pytest.mark.parametrize("what", ["delete", "say"])

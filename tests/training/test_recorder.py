@@ -30,11 +30,11 @@ def metrics(loss, norm=1.0):
     return {"loss": jnp.float32(loss), "grad_norm": jnp.float32(norm), **tokens, **rate}
 
 
-def recorder(listener, log_every=2, last_step=5, **more):
+def recorder(listener, log_every=2, last_step=5, flops=1e3, peak=1e12, measure=None, **more):
     return Recorder(
         listener,
         listener,
-        Speeds(1e9, 1e12, {"encoder": 80, "decoder": 40}),
+        Speeds(flops, peak, {"encoder": 80, "decoder": 40}, measure),
         log_every=log_every,
         last_step=last_step,
         diverged=lambda step, what: FloatingPointError(f"{step}: {what}"),
@@ -55,8 +55,37 @@ def test_one_step_late_and_every_so_many_steps():
     assert [(kind, step) for kind, step, _ in listener.events] == [("train", s) for s in (1, 2, 4, 5)]
     values = listener.events[2][2]
     assert values["tokens_per_second"] == pytest.approx(100 / values["seconds_per_step"])
-    assert values["mfu"] == pytest.approx(1e9 / 1e12 / values["seconds_per_step"])
+    assert values["flops_per_second"] == pytest.approx(1e3 / values["seconds_per_step"])
+    assert values["mfu"] == pytest.approx(values["flops_per_second"] / 1e12)
     assert recording.last["loss"] == 5
+
+
+def test_no_step_is_faster_than_the_machine_whose_peak_was_measured_while_it_was_busy():
+    listener = Listener()
+    recording = recorder(listener, log_every=1, flops=1e9, peak=1.0)
+    for step in range(1, 6):
+        recording.before_step()
+        recording.add(step, metrics(step))
+    recording.flush()
+    lines = [values for _, _, values in listener.events]
+    assert all(0 < line["mfu"] <= 1 for line in lines) and 0 < listener.pace.mfu <= 1
+    fastest = max(line["flops_per_second"] for line in lines)
+    assert lines[-1]["mfu"] * fastest <= lines[-1]["flops_per_second"] * (1 + 1e-9)
+
+
+def test_the_peak_is_measured_again_where_steps_pause_and_the_highest_counts(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("spanloom.training.recorder.time.perf_counter", lambda: clock[0])
+    figures, listener = iter([4e9, 1e9]), Listener()
+    recording = recorder(listener, log_every=1, last_step=9, flops=1e9, peak=2e9, measure=lambda: next(figures))
+    for step, (pause, peak) in enumerate([(0, 2e9), (30, 2e9), (31, 4e9), (10, 4e9), (70, 4e9)], 1):
+        clock[0] += pause
+        recording.before_step()
+        clock[0] += 1.0
+        recording.add(step, metrics(step))
+        recording.flush()
+        assert listener.events[-1][2]["mfu"] == pytest.approx(1e9 / peak), step
+    assert next(figures, None) is None
 
 
 def test_a_line_has_paces_of_both_sides_the_split_of_the_time_memory_and_what_is_left():
