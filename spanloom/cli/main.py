@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from spanloom.cli.errors import FAILED, UsageError, debugging, report
+from spanloom.scale.libtpu import quiet_libtpu
 from spanloom.settings.nearest import did_you_mean
 
 COMMANDS = {
@@ -53,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     _replace_closed_streams()
+    if argv is None:
+        quiet_libtpu()
     if argv is None and words and words[0] in TRAINING and not {"-h", "--help"} & set(words):
         from spanloom.training.memory import use_huge_pages
 
