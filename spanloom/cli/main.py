@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from spanloom.cli.errors import FAILED, UsageError, debugging, report
+from spanloom.cli.other_names import of_command
 from spanloom.scale.libtpu import quiet_libtpu
 from spanloom.settings.nearest import did_you_mean
 
@@ -135,7 +136,8 @@ def _dispatch(words: list[str]) -> int:
         return 0
     name, rest = words[0], words[1:]
     if name not in COMMANDS:
-        raise UsageError(f"unknown command {name!r}{did_you_mean(name, COMMANDS)} (spanloom --help lists them)")
+        hint = of_command(name) or did_you_mean(name, COMMANDS)
+        raise UsageError(f"unknown command {name!r}{hint} (spanloom --help lists them)")
     code: int = importlib.import_module(f"spanloom.cli.{name}").main(rest)
     return code
 

@@ -26,7 +26,7 @@ def machine(root: Path, vendor: str = "", kind: str = "", devices: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    "vendor, kind, devices, found",
+    ("vendor", "kind", "devices", "found"),
     [
         ("0x1ae0", "0x120000", (), True),  # Google's, and neither disk nor network card
         ("0x1ae0", "0x020000", (), False),  # the network card of Google's machines
