@@ -25,6 +25,8 @@ def load(path: "str | os.PathLike[str]", which: str = "last", mesh: "Mesh | None
     from pathlib import Path
 
     from spanloom.evaluation.loaded import LoadedModel
+    from spanloom.scale.libtpu import quiet_libtpu
     from spanloom.training.read_model import read_model
 
+    quiet_libtpu()
     return LoadedModel(read_model(Path(path), which), mesh)

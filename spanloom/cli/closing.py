@@ -109,6 +109,9 @@ def _next_commands(run: Run, directory: Path, step: int, hint: str, further: str
     print("\nwhat to try next:")
     if any(writes_masks(task.objective) for task in run.tasks):
         print(f"  spanloom fill {place} --text {shlex.quote(hint)}")
+    if not pretrained:
+        print(f"  spanloom eval {place}  # all that is held out, with every prediction in {place}/eval")
+        print(f"  spanloom generate {place} --input lines.txt --output answers.jsonl  # with lines of your own")
     longer = replace(run, steps=2 * max(run.steps, step, 1))
     with contextlib.suppress(ValueError):  # a schedule that has come to its end takes no more steps
         longer.resolve()

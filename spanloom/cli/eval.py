@@ -30,6 +30,7 @@ same OUT each takes every N-th example, and the last one puts them together.
 
   spanloom eval runs/b                                      a run on its own tasks
   spanloom eval runs/b --checkpoints all --bootstrap        each checkpoint that it keeps, with 95 % intervals
+  spanloom eval runs/b --task.source.heldout-files test.tsv --out runs/b-test       a file of your own, a test set
   spanloom eval t0_3b/ prompted --data super_glue/copa=copa.jsonl --prompts promptsource --whole
   spanloom eval runs/b --tasks 'glue_mrpc_*' --max-examples 200 --shard $SLURM_PROCID/$SLURM_NTASKS
   spanloom eval CHECKPOINT RECIPE --help                    every flag of a recipe, with its meaning and default

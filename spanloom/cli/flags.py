@@ -7,6 +7,7 @@ come after all of that, in `Run.resolve`.
 
 import dataclasses
 import inspect
+import os
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -97,14 +98,16 @@ def parse(
     """
     words, flags = split(argv)
     if words:
-        raise UsageError(f"{words[0]!r} is left over; flags begin with --")
+        first = next((p.name for p in recipe.parameters if p.name in ("text", "data")), "")
+        meant = f" (--{first} {words[0]}?)" if first and os.path.exists(words[0]) else ""
+        raise UsageError(f"{words[0]!r} is left over; flags begin with --{meant}")
     wants_help = any(flag.name == "help" for flag in flags)
     flags, of_stages = split_stages(flag for flag in flags if flag.name != "help")
     own = {p.name: p for p in recipe.parameters}
     others = [name for name in _names(options) if name not in own]  # a recipe's own parameters come first
     kinds = _kind_flags(own)
     everywhere = [*flags, *(flag for told in of_stages.values() for flag in told)]
-    _refuse_unknown(everywhere, own, [*own, *kinds, *others], prog)
+    _refuse_unknown(everywhere, own, [*own, *kinds, *others], prog, recipe.directory is not None)
     hints = typing.get_type_hints(options)
     lists = [name for name in others if _is_list(hints[name])]
     flags = merge_repeated(flags, [*_list_fields(), *lists, *(p.name for p in own.values() if _is_list(p.hint))])
@@ -247,10 +250,10 @@ def _apply_to_mixture(run: Run, flags: list[Flag], prog: str) -> tuple[Run, list
 # Unknown names.
 
 
-def _refuse_unknown(flags: list[Flag], own: Iterable[str], named: list[str], prog: str) -> None:
+def _refuse_unknown(flags: list[Flag], own: Iterable[str], named: list[str], prog: str, begun: bool) -> None:
     """Refuse what no flag can say; `named` are those that are no field of a run."""
     _refuse_code(flags, own)
-    refuse_unknown(flags, [*named, *all_fields()], prog)
+    refuse_unknown(flags, [*named, *all_fields()], prog, begun)
     _refuse_groups(flags, named)
 
 

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from spanloom.cli.errors import FAILED, UsageError, debugging, report
+from spanloom.cli.other_names import of_command
+from spanloom.scale.libtpu import quiet_libtpu
 from spanloom.settings.nearest import did_you_mean
 
 COMMANDS = {
@@ -53,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     _replace_closed_streams()
+    if argv is None:
+        quiet_libtpu()
     if argv is None and words and words[0] in TRAINING and not {"-h", "--help"} & set(words):
         from spanloom.training.memory import use_huge_pages
 
@@ -132,7 +136,8 @@ def _dispatch(words: list[str]) -> int:
         return 0
     name, rest = words[0], words[1:]
     if name not in COMMANDS:
-        raise UsageError(f"unknown command {name!r}{did_you_mean(name, COMMANDS)} (spanloom --help lists them)")
+        hint = of_command(name) or did_you_mean(name, COMMANDS)
+        raise UsageError(f"unknown command {name!r}{hint} (spanloom --help lists them)")
     code: int = importlib.import_module(f"spanloom.cli.{name}").main(rest)
     return code
 

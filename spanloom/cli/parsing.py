@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from spanloom.cli.errors import UsageError
 from spanloom.cli.help import Group, entries_of_class, metavar, render
+from spanloom.cli.other_names import of_flag
 from spanloom.cli.tokens import Flag, merge_repeated, split
 from spanloom.settings.kinds import parts
 from spanloom.settings.nearest import did_you_mean, nearest
@@ -61,12 +62,19 @@ def _is_required(cls: type, name: str) -> bool:
     return any(f.name == name and f.default is dataclasses.MISSING for f in dataclasses.fields(cls))
 
 
-def refuse_unknown(flags: Iterable[Flag], known: Iterable[str], prog: str) -> None:
-    """Raise UsageError for the first flag that is none of the known names, naming the nearest."""
+def refuse_unknown(flags: Iterable[Flag], known: Iterable[str], prog: str, begun: bool = False) -> None:
+    """Raise UsageError for the first flag that is none of the known names, naming the nearest.
+
+    `begun`: the flags are those of a run directory.
+    """
     known = list(known)
     for flag in flags:
         if flag.name not in known:
-            hint = did_you_mean_flag(flag.name, known) or f"; `{prog} --help` lists them"
+            hint = (
+                of_flag(flag.name, known, begun)
+                or did_you_mean_flag(flag.name, known)
+                or f"; `{prog} --help` lists them"
+            )
             raise UsageError(f"unknown flag {flag.typed}{hint}")
 
 

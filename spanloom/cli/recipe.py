@@ -87,7 +87,8 @@ def find(word: str) -> Recipe:
     if path.is_file():
         raise UsageError(
             f"{word} is a file, but no recipe: that is a .py file. To train on text: spanloom pretrain --text {word}; "
-            f"on pairs: spanloom finetune --data {word} --start CHECKPOINT"
+            f"on pairs: spanloom finetune --data {word} --start CHECKPOINT. To judge a run by it: spanloom eval RUN "
+            f"--task.source.heldout-files {word} --out NEW_DIR"
         )
     raise UsageError(
         f"unknown recipe {word!r}{did_you_mean(name, shipped)} "

@@ -49,7 +49,8 @@ def rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
     if plan.needs.fits is False:
         yield "what fits", _change(plan), ""
     yield "a step", _step(plan), ""
-    yield "MFU", f"{plan.mfu:.0%} at best ({plan.on.flops / 1e12:,.1f} TFLOP/s a device, {plan.on.source})", ""
+    speed = f"{plan.on.flops / 1e12:,.1f} TFLOP/s" if plan.on.flops >= 1e11 else f"{amount(plan.on.flops)}FLOP/s"
+    yield "MFU", f"{plan.mfu:.0%} at best ({speed} a device, {plan.on.source})", ""
     yield "the run", _time(plan), ""
     yield "known by", _source(plan), "dim"
 

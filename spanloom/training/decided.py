@@ -86,8 +86,9 @@ def _ids(run: Run, vocabulary: Vocabulary) -> str:
         what = f"{own:,} pieces of {settings.path}"
         if own < vocabulary.size:
             shown = f", which the file has none of, appended after them{shown}"
-    spare = rows - padded(vocabulary.size)
-    hint = f", of which {spare:,} are never used: --model.vocab-size {rows - spare} has fewer" if spare >= _MUCH else ""
+    enough = padded(vocabulary.size)
+    idle = f", of which {rows - vocabulary.size:,} are never used: --model.vocab-size {enough} has fewer"
+    hint = idle if rows - enough >= _MUCH else ""
     count = f"{len(sentinels)} sentinels" if sentinels else "no sentinels"
     return f"{vocabulary.size:,}, {what} and {count}{shown}; {rows:,} rows{hint if run.start is None else ''}"
 

@@ -199,7 +199,8 @@ def test_what_is_offered_after_pairs_works(tmp_path, capsys, monkeypatch):
     run = replace(run, after=AFTER, out=str(tmp_path / "run")).resolve()
     assert train(run, tmp_path / "run")
     monkeypatch.setattr(checkpoint_paths, "heldout_loss", lambda path: 1.0 if path.name == "2" else 9.0)
-    train_on, convert = commands(close(run, tmp_path / "run", capsys))
+    judge, write, train_on, convert = commands(close(run, tmp_path / "run", capsys))
+    assert judge == ["eval", str(tmp_path / "run")] and write[:2] == ["generate", str(tmp_path / "run")]
     assert train_on == ["train", str(tmp_path / "run"), "--steps", "8"]
     assert main(convert) == 0
     assert (tmp_path / "run-best" / "README.md").is_file()
