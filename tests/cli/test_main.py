@@ -101,6 +101,7 @@ def test_recipes_has_one_line_each(capsys):
         (["convert", "a", "b", "--to", "t5"], 2, "--to 't5': must be one of hf, t5x, spanloom"),
         (["convert", "a", "b", "--shard-size", "5 loaves"], 2, "--shard-size '5 loaves': give a size such as 5GB"),
         (["convert", "a", "b", "--shard-size", "0"], 2, "--shard-size '0': give a size"),
+        (["convert", "a", "b", "--shard-size", "9" * 400], 2, "give a size such as 5GB"),
         (["fill"], 2, "missing: CHECKPOINT; usage: spanloom fill CHECKPOINT"),
         (["fill", "x", "--text"], 2, "--text takes a value"),
         (["fill", "x", "--max-length", "x"], 2, "--max-length 'x': must be a whole number"),
@@ -154,7 +155,9 @@ def test_memory_that_runs_out_is_no_traceback(capsys):
     class JaxRuntimeError(RuntimeError):
         pass
 
-    for error in (MemoryError(), JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore")):
+    of_a_cpu = JaxRuntimeError("INTERNAL: Error dispatching computation: Out of memory allocating 9 bytes.")
+    of_others = JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore")
+    for error in (MemoryError(), of_others, of_a_cpu):
         assert report(error, debug=False) == 1
         text = capsys.readouterr().err
         assert "Traceback" not in text

@@ -215,6 +215,18 @@ def test_watch_says_where_and_how_from_afar_and_ends_well(runs, number):
         process.communicate()
 
 
+def test_watch_goes_on_where_the_user_has_no_name(monkeypatch, capsys):
+    """As in a container that was given a number for a user."""
+    from spanloom.cli import watch
+
+    def unknown():
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr(watch.getpass, "getuser", unknown)
+    watch._tell(["a"], 8765)
+    assert "ssh -N -L 8765:127.0.0.1:8765 USER@" in capsys.readouterr().out
+
+
 def test_watch_refuses_what_it_cannot_do(runs, capsys):
     import socket
 
