@@ -26,7 +26,7 @@ def check_destination(dst: Path) -> None:
     try:
         str(dst).encode()
     except UnicodeEncodeError:
-        raise ConversionError(ascii(str(asked)), "is a name that is no UTF-8; choose one that is") from None
+        raise ConversionError(ascii(str(asked)), "is a name that is no UTF-8, or that the locale (LC_ALL) cannot read: choose another") from None
     if dst.is_symlink():
         raise ConversionError(asked, "is a link that leads to itself; name another folder")
     if os.path.ismount(dst):

@@ -1,3 +1,4 @@
+import io
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spanloom.cli.errors import CommandError, UsageError, report
-from spanloom.cli.main import COMMANDS, main
+from spanloom.cli.main import COMMANDS, _write_any_character, main
 from spanloom.recipes import shipped
 
 pytestmark = pytest.mark.short
@@ -173,6 +174,17 @@ def test_a_closed_pipe_is_no_error(unbuffered):
     command = f"{sys.executable} -m spanloom.cli.main train quickstart --help | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("encoding", "written"), [("ascii", b"\\xe9 \\udcff"), ("utf-8", b"\xc3\xa9 \\udcff")])
+def test_what_a_terminal_cannot_write_is_escaped(encoding, written, monkeypatch):
+    """As of a locale without UTF-8, and of a file whose name is none."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    _write_any_character()
+    stream.write("\xe9 \udcff")
+    stream.flush()
+    assert stream.buffer.getvalue() == written
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")

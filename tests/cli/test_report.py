@@ -51,6 +51,7 @@ def test_a_report_is_one_file_and_nothing_else_is_written(runs, capsys):
         (["a"], 2, "missing: --out"),
         (["a", "--out", ""], 2, "--out is empty"),
         (["a", "--out", "."], 1, "--out . is a directory"),
+        (["a", "--out", "a/run.json"], 1, "is there already, and no page: it stays as it is"),
         (["a", "--out", "absent/r.html"], 1, "there is no folder absent"),
         (["a", "--out", "s3://b/r.html"], 1, "is an address: name a file of this machine"),
         (["a/checkpoints/30", "--out", "r.html"], 1, "is a checkpoint: name the run that it is of"),
@@ -70,7 +71,7 @@ def test_a_full_disk_leaves_the_page_as_it_was(runs, capsys, monkeypatch):
 
     from spanloom.pipeline import durable
 
-    (runs / "r.html").write_text("before")
+    (runs / "r.html").write_text("<!DOCTYPE html>before")
 
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -78,7 +79,7 @@ def test_a_full_disk_leaves_the_page_as_it_was(runs, capsys, monkeypatch):
     monkeypatch.setattr(durable.os, "fsync", full)
     assert main(["report", "a", "--out", "r.html"]) == 1
     assert "no room to write r.html" in capsys.readouterr().err
-    assert (runs / "r.html").read_text() == "before" and [path.name for path in runs.glob("r.html*")] == ["r.html"]
+    assert (runs / "r.html").read_text() == "<!DOCTYPE html>before" and [path.name for path in runs.glob("r.html*")] == ["r.html"]
 
 
 def test_settings_are_compared_with_those_of_a_shipped_recipe(runs, capsys):
