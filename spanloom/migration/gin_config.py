@@ -167,7 +167,9 @@ class _Reading:
             self.known.append(include)
         self.includes.append(include)
         if len(self.includes) > _MOST_INCLUDES:
-            raise GinError(f"{include.place}: more than {_MOST_INCLUDES:,} includes: the same files include one another")
+            raise GinError(
+                f"{include.place}: more than {_MOST_INCLUDES:,} includes: the same files include one another"
+            )
         self.read(include.file, path, within)
 
     def override(self, name: str, value: str, number: int) -> None:

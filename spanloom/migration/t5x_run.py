@@ -140,7 +140,9 @@ def _asked(found: Bindings, config: Reference, watched: Reference | None, traini
         raise MigrationError("nothing says which task or mixture is learnt: give --gin.MIXTURE_OR_TASK_NAME='\"...\"'")
     lengths = _or_macro(found, config, "task_feature_lengths", "TASK_FEATURE_LENGTHS") or {}
     if not isinstance(lengths, Mapping):
-        raise MigrationError(f"task_feature_lengths is {lengths!r}, and must be such as {{'inputs': 512, 'targets': 114}}")
+        raise MigrationError(
+            f"task_feature_lengths is {lengths!r}, and must be such as {{'inputs': 512, 'targets': 114}}"
+        )
     split = found.take(_owner(config), "split", "train", config.scope)
     heldout = None if watched is None else found.take(_owner(watched), "split", "validation", watched.scope)
     if watched is not None and training:

@@ -79,7 +79,9 @@ def test_a_full_disk_leaves_the_page_as_it_was(runs, capsys, monkeypatch):
     monkeypatch.setattr(durable.os, "fsync", full)
     assert main(["report", "a", "--out", "r.html"]) == 1
     assert "no room to write r.html" in capsys.readouterr().err
-    assert (runs / "r.html").read_text() == "<!DOCTYPE html>before" and [path.name for path in runs.glob("r.html*")] == ["r.html"]
+    assert (runs / "r.html").read_text() == "<!DOCTYPE html>before" and [
+        path.name for path in runs.glob("r.html*")
+    ] == ["r.html"]
 
 
 def test_settings_are_compared_with_those_of_a_shipped_recipe(runs, capsys):

@@ -1,4 +1,5 @@
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,21 @@ def test_a_link_stays_and_the_folder_that_it_leads_to_is_replaced(tmp_path, ther
     assert link.is_symlink() and [path.name for path in disk.iterdir()] == ["new"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "out"]
     assert [path.name for path in disk.parent.iterdir()] == ["out"]
+
+
+@pytest.mark.short
+def test_sigterm_leaves_nothing_and_what_others_do_on_it_is_theirs(tmp_path):
+    with pytest.raises(SystemExit, match="143"), staged(tmp_path / "out"):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert list(tmp_path.iterdir()) == [] and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    taken = []
+    signal.signal(signal.SIGTERM, lambda number, frame: taken.append(number))
+    try:
+        with staged(tmp_path / "out"):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert taken == [signal.SIGTERM] and [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.short
