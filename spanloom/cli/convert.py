@@ -31,7 +31,7 @@ at a time, so that models convert that are much larger than it.
     spanloom convert runs/a exported --to hf --push user/name --private
 """
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 2**20, "GIB": 2**30}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) *([a-z]*)", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?) *([a-z]*)", re.IGNORECASE)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -45,8 +45,10 @@ def report(error: BaseException, debug: bool, about: str = "") -> int:
 
 def _of_memory(error: BaseException) -> bool:
     """Whether memory ran out, of the host or of a device (JAX says so by a name in the message)."""
+    from spanloom.scale.out_of_memory import memory_ran_out
+
     return isinstance(error, MemoryError) or (
-        type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError") and "RESOURCE_EXHAUSTED" in str(error)
+        type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError") and memory_ran_out(str(error))
     )
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import io
 import os
 import signal
 import sys
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _replace_closed_streams()
     if argv is None:
         quiet_libtpu()
+        _write_any_character()
     if argv is None and words and words[0] in TRAINING and not {"-h", "--help"} & set(words):
         from spanloom.training.memory import use_huge_pages
 
@@ -109,6 +111,12 @@ def _replace_closed_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open until the end)
+
+
+def _write_any_character() -> None:
+    """What the terminal's encoding lacks, or is half a character in a file's name, is escaped: it ends no command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _reader_gone(words: list[str]) -> int:

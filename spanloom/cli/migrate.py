@@ -112,15 +112,18 @@ def _check(text: str, name: str) -> str:
     """What keeps the recipe from running, empty if nothing does. It must be one before it is written: raises
     RecipeError with its line where it is not.
     """
-    from spanloom.cli.recipe import find
+    from spanloom.cli.recipe import RecipeError, find
     from spanloom.settings.run import Run
     from spanloom.settings.serialize import SettingsError
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_text(text, encoding="utf-8")
-        recipe = find(str(path))
-        run = recipe.make(**{one.name: one.default or ("files",) for one in recipe.parameters})
+        try:
+            recipe = find(str(path))
+            run = recipe.make(**{one.name: one.default or ("files",) for one in recipe.parameters})
+        except RecipeError as error:
+            raise RecipeError(f"the recipe would not run: {str(error).replace(str(path), name)}") from error
     assert isinstance(run, Run)
     try:
         run.resolve()

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from spanloom.cli.errors import CommandError, UsageError
 
+_PAGE = (b"<!doctype html", b"<html")
+
 
 def page_file(flag: str, name: str, example: str) -> Path:
     """The file that `flag` names; `example`: what such a file may be called.
@@ -20,6 +22,15 @@ def page_file(flag: str, name: str, example: str) -> Path:
         raise CommandError(
             f"{flag} {name} is a device, pipe or socket: name a file, which is written whole or not at all"
         )
+    if path.is_file() and not _is_page(path):
+        raise CommandError(f"{flag} {name} is there already, and no page: it stays as it is; name another file")
     if not path.parent.is_dir():
         raise CommandError(f"{flag} {name}: there is no folder {path.parent}; make it, or name another file")
     return path
+
+
+def _is_page(path: Path) -> bool:
+    """Whether a file is a page, which another may take the place of, or nothing yet."""
+    with path.open("rb") as file:
+        begin = file.read(64).lower()
+    return not begin or begin.lstrip().startswith(_PAGE)

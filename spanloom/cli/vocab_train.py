@@ -1,6 +1,7 @@
 """`spanloom vocab train --text FILES --size N --out FILE`: a SentencePiece model from text."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -88,7 +89,6 @@ def main(argv: Sequence[str]) -> int:
     report = ReadReport()
     with ProgressBar("documents", None) as bar, _ended_by_ctrl_c():
         trained = learning.train(_counted(read(source, report), bar), training)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, lambda file: file.write(trained.model))
     print(f"text: {report.describe()}")
     print("\n".join(_said(trained, training, path)))
@@ -103,6 +103,9 @@ def _destination(out: str, overwrite: bool) -> Path:
         raise CommandError(f"{path} is a folder: name a file that ends in .model")
     if path.exists() and not overwrite:
         raise CommandError(f"{path} is there already: name another file, or give --overwrite")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise CommandError(f"{path.parent}: nothing can be written there: choose another place")
     return path
 
 

@@ -91,7 +91,14 @@ def _until_stopped() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user that no file of passwords knows
+        return "USER"
+
+
 def _tell(places: Sequence[str], port: int) -> None:
-    there = f"{getpass.getuser()}@{socket.gethostname()}"
+    there = f"{_user()}@{socket.gethostname()}"
     print(f"watching {', '.join(places)} at http://127.0.0.1:{port}/ (Ctrl-C ends it)")
     print(f"from another machine: ssh -N -L {port}:127.0.0.1:{port} {there}, and the same address there", flush=True)

@@ -13,7 +13,7 @@ from spanloom.conversion import huggingface, parity, streamed
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
 from spanloom.conversion.huggingface import open_hf, read_lineage
-from spanloom.conversion.staging import check_destination, staged
+from spanloom.conversion.staging import check_destination, followed, staged
 from spanloom.conversion.stored_model import StoredModel, as_stored
 from spanloom.conversion.trained_model import TrainedModel
 from spanloom.conversion.weights import Dtype, Weights, written_type
@@ -158,7 +158,8 @@ def convert(
     dst = Path(dst)
     source = source if isinstance(source, StoredModel) else as_stored(source)
     _check(source)
-    if source.folder is not None and dst.resolve() in (source.folder.resolve(), *source.folder.resolve().parents):
+    own = followed(source.folder) if source.folder is not None else None
+    if own is not None and own.is_relative_to(followed(dst)):
         raise ConversionError(dst, "is the source itself; name another folder")
     check_destination(dst)
     if not overwrite:
@@ -245,12 +246,17 @@ def _check(source: StoredModel) -> None:
 
 
 def _widened(weights: Weights, dtype: Dtype) -> tuple[str, ...]:
-    """What to say of weights of fewer bits that are written as float32."""
-    types = {one.dtype for one in weights.values() if written_type(one.dtype, dtype) == "float32"}
-    if not (low := sorted(types & {"float16", "bfloat16"})):
-        return ()
-    keep = "; --dtype keep leaves bfloat16 as it is" if "bfloat16" in low else ""
-    return (f"weights stored as {' and '.join(low)} were widened to float32, which holds them to the bit{keep}",)
+    """What to say of weights of fewer or more bits that are written as float32."""
+    types = [one.dtype for one in weights.values() if written_type(one.dtype, dtype) == "float32"]
+    notes = []
+    if wide := types.count("float64"):
+        notes.append(f"{wide} of {len(weights)} weights were stored as float64 and rounded to float32")
+    if low := sorted({"float16", "bfloat16"}.intersection(types)):
+        keep = "; --dtype keep leaves bfloat16 as it is" if "bfloat16" in low else ""
+        notes.append(
+            f"weights stored as {' and '.join(low)} were widened to float32, which holds them to the bit{keep}"
+        )
+    return tuple(notes)
 
 
 def _compare(source: StoredModel, written: StoredModel, dtype: Dtype, done: Callable[[int], None]) -> tuple[float, int]:

@@ -13,7 +13,9 @@ from typing import Any
 
 from spanloom.conversion.errors import ConversionError
 from spanloom.settings.model import Model
+from spanloom.tasks.shown import shown
 
+_LARGEST = 2**31 - 1
 _ARCHITECTURES = {
     "t5": "T5ForConditionalGeneration",
     "mt5": "MT5ForConditionalGeneration",
@@ -148,8 +150,10 @@ class _Reader:
 
     def integer(self, field: str, default: int | None = None) -> int:
         value = self._value(field, default)
-        if type(value) is not int or value < 1:
-            raise ConversionError(self._path, f"{field} is {value!r}; a positive whole number is needed")
+        if type(value) is not int or not 1 <= value <= _LARGEST:
+            raise ConversionError(
+                self._path, f"{field} is {shown(value)}; a whole number from 1 to {_LARGEST:,} is needed"
+            )
         return value
 
     def real(self, field: str, default: float) -> float:

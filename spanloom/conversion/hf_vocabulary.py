@@ -35,7 +35,8 @@ def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping
     tokenizer_path = folder / "tokenizer_config.json"
     tokenizer = safetensors_file.read_json(tokenizer_path) if tokenizer_path.is_file() else {}
     kind = str(tokenizer.get("tokenizer_class") or config.get("tokenizer_class") or "")
-    rows = entries[hf_names.EMBEDDING].shape[0] if hf_names.EMBEDDING in entries else config.get("vocab_size", 0)
+    embedding = entries.get(hf_names.EMBEDDING)
+    rows = config.get("vocab_size", 0) if embedding is None else embedding.shape[0] if embedding.shape else 0
     spiece_path = folder / hf_tokenizer.SPIECE_NAME
     if kind == "ByT5Tokenizer" or (not spiece_path.is_file() and _is_fast_bytes(folder)):
         found = _bytes(folder, tokenizer, entries)

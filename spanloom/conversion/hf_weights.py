@@ -109,9 +109,10 @@ def _weight(shape: tuple[int, ...], entries: Mapping[str, WeightTensor], tensors
         name = tensors[layer or 0].name
         return name, entries[name].file
 
-    # a stack that is bfloat16 in some layers only is not: widening loses nothing
+    # a stack that is bfloat16 in some layers only is not: widening loses nothing, but rounding is to be said
     kinds = {_TYPES[entries[tensor.name].dtype] for tensor in tensors}
-    return Weight(shape, len(tensors) if stacked else None, kinds.pop() if len(kinds) == 1 else "float32", read, place)
+    kind = kinds.pop() if len(kinds) == 1 else "float64" if "float64" in kinds else "float32"
+    return Weight(shape, len(tensors) if stacked else None, kind, read, place)
 
 
 def _some(names: list[str], limit: int = 3) -> str:

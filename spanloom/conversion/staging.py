@@ -5,6 +5,8 @@ import glob
 import json
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,23 +22,57 @@ _RUN_FOLDERS = (CHECKPOINTS, STORES, TENSORBOARD)
 def check_destination(dst: Path) -> None:
     """Raise ConversionError if `dst` must not be written: it is neither new nor empty nor an earlier export.
 
-    Nothing is written among a run's own files.
+    Nothing is written among a run's own files. The folder must be one that another can take the place of: where it is a
+    mount, or holds the working directory, that would be seen only after hours of writing, or never.
     """
-    for folder in (dst.absolute(), *dst.absolute().parents):
+    asked, dst = dst, followed(dst)
+    try:
+        str(dst).encode()
+    except UnicodeEncodeError:
+        raise ConversionError(
+            ascii(str(asked)), "is a name that is no UTF-8, or that the locale (LC_ALL) cannot read: choose another"
+        ) from None
+    if dst.is_symlink():
+        raise ConversionError(asked, "is a link that leads to itself; name another folder")
+    if os.path.ismount(dst):
+        raise ConversionError(
+            asked, "is a mounted disk, in whose place no folder can be put: name a folder inside of it"
+        )
+    if _stands_in(dst):
+        raise ConversionError(
+            asked,
+            "holds the folder that you are in, and is replaced as a whole: name a folder in it, such as ./exported",
+        )
+    for folder in (dst, *dst.parents):
         of_a_run = folder.name in _RUN_FOLDERS and (folder.parent / RUN_FILE).is_file()
         whole = (folder / FACTS).is_file() or is_converted(folder)
-        if of_a_run or (folder != dst.absolute() and whole):
+        if of_a_run or (folder != dst and whole):
             raise ConversionError(
-                dst, f"is among the files of a run or a checkpoint ({folder}); name a folder outside it"
+                asked, f"is among the files of a run or a checkpoint ({folder}); name a folder outside it"
             )
     if dst.exists() and not dst.is_dir():
-        raise ConversionError(dst, "is a file; name a new folder for the export")
+        raise ConversionError(asked, "is a file; name a new folder for the export")
     if not dst.is_dir() or not any(dst.iterdir()):
         return
     if any((dst / name).exists() for name in (CHECKPOINTS, FACTS, RUN_FILE)):
-        raise ConversionError(dst, "is a run or a checkpoint; an export never replaces one: name another folder")
+        raise ConversionError(asked, "is a run or a checkpoint; an export never replaces one: name another folder")
     if not (dst / MARK_NAME).is_file():
-        raise ConversionError(dst, "is not empty and not an earlier export, so it stays as it is: name another folder")
+        raise ConversionError(
+            asked, "is not empty and not an earlier export, so it stays as it is: name another folder"
+        )
+
+
+def _stands_in(folder: Path) -> bool:
+    try:
+        return Path.cwd().is_relative_to(folder)
+    except FileNotFoundError:  # it was deleted
+        return False
+
+
+def followed(dst: Path) -> Path:
+    """Where a folder is, links followed: what stays beside it while it is replaced is on its own disk, and links stay
+    what they are."""
+    return Path(os.path.realpath(dst))
 
 
 @contextlib.contextmanager
@@ -44,22 +80,42 @@ def staged(dst: Path) -> Iterator[Path]:
     """An empty folder to write into; on leaving, it is flushed to disk and becomes `dst`.
 
     An earlier export there is replaced; files in it that the export did not write (a .git folder, say) stay. After an
-    error or Ctrl-C `dst` is as it was, and after a kill, too (killed between two renames, it is put back by the next
-    export); a half-written folder has a name that no reader looks at.
+    error, Ctrl-C or SIGTERM `dst` is as it was, and after a kill, too (killed between two renames, it is put back by
+    the next export); a half-written folder has a name that no reader looks at.
     """
-    dst = dst.absolute()
+    dst = followed(dst)
     dst.parent.mkdir(parents=True, exist_ok=True)
     _recover(dst)
     partial = dst.with_name(f".{dst.name}.partial-{os.getpid()}")
     partial.mkdir()
     try:
-        with explain_full_disk(dst):
-            yield partial
-            _sync(partial)
-        _swap(partial, dst)
+        with _ended_by_sigterm():
+            with explain_full_disk(dst):
+                yield partial
+                _sync(partial)
+            _swap(partial, dst)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM, as of a job whose time is up, ends the process by SystemExit, where it would end at once otherwise: so
+    that no folder of a model's size stays until the same command is given again."""
+    alone = threading.current_thread() is threading.main_thread()
+    if not alone or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _swap(partial: Path, dst: Path) -> None:

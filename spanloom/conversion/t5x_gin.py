@@ -55,7 +55,7 @@ def beside(checkpoint: Path) -> GinFacts | None:
 
 
 def _read(path: Path) -> GinFacts:
-    lines = list(_statements(read_whole(path, _MOST_BYTES).decode("utf-8", errors="replace")))
+    lines = list(_statements(read_whole(path, _MOST_BYTES).decode("utf-8-sig", errors="replace")))
     macros = {match[1]: match[2] for line in lines if (match := _MACRO.match(line))}
     model: dict[str, Any] = {}
     files = []

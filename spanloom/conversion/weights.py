@@ -83,8 +83,9 @@ def checked(weight: Weight, layer: int | None, wanted: Dtype) -> np.ndarray:
 
 
 def cast(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The array in that type; itself where it is already."""
-    return array.astype(BFLOAT16 if dtype == "bfloat16" else dtype, copy=False)
+    """The array in that type; itself where it is already, infinite where a number is too large for it."""
+    with np.errstate(over="ignore"):
+        return array.astype(BFLOAT16 if dtype == "bfloat16" else dtype, copy=False)
 
 
 def blocks(array: np.ndarray, limit: int = BLOCK_BYTES) -> Iterator[np.ndarray]:

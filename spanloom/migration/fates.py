@@ -32,6 +32,8 @@ class Bindings:
         self.config = config
         self._fates: dict[int, tuple[Kind, str]] = {}
         self._macros: dict[str, list[Binding]] = {}
+        self.last: Binding | None = None
+        """The binding whose value was asked for last."""
         self._numbers = {id(one): number for number, one in enumerate(config.bindings)}
 
     def find(self, selector: str, argument: str, scope: str = "") -> Binding | None:
@@ -70,7 +72,7 @@ class Bindings:
             self._set(found, kind, why)
 
     def _value(self, found: Binding) -> Any:
-        used: set[str] = set()
+        self.last, used = found, set[str]()
         value = self.config.value(found.value, used)
         for name in used:
             self._macros.setdefault(name, []).append(found)

@@ -5,8 +5,9 @@ Of two bindings of the same argument the later wins, under whatever name: `PjitP
 be used before they are set.
 """
 
+import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ REQUIRED = Macro("gin.REQUIRED")
 """What stands for a value that must be given."""
 COMMAND_LINE = "command line"
 _DEEPEST = 50
+_MOST_INCLUDES = 1_000
+_MOST_PARTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,14 @@ class GinConfig:
     def value(self, value: Any, used: set[str] | None = None) -> Any:
         """The value with macros replaced, also inside of lists, tuples and dicts; what is never set stays a Macro.
 
-        `used` gets the names of the macros on the way. Raises GinError for macros that name one another in a circle.
+        `used` gets the names of the macros on the way. Raises GinError for macros that name one another in a circle,
+        or grow without end.
         """
-        return self._replaced(value, used if used is not None else set(), ())
+        return self._replaced(value, used if used is not None else set(), (), itertools.count())
 
-    def _replaced(self, value: Any, used: set[str], path: tuple[str, ...]) -> Any:
+    def _replaced(self, value: Any, used: set[str], path: tuple[str, ...], parts: Iterator[int]) -> Any:
+        if next(parts) > _MOST_PARTS:
+            raise GinError(f"macros within macros make more than {_MOST_PARTS:,} values: {' -> '.join(path)}")
         if isinstance(value, Macro):
             if value.name in path:
                 raise GinError(f"macros name one another in a circle: {' -> '.join((*path, value.name))}")
@@ -57,11 +63,13 @@ class GinConfig:
             if found is None:
                 return value
             used.add(value.name)
-            return self._replaced(found.value, used, (*path, value.name))
+            return self._replaced(found.value, used, (*path, value.name), parts)
         if isinstance(value, list | tuple):
-            return type(value)(self._replaced(one, used, path) for one in value)
+            return type(value)(self._replaced(one, used, path, parts) for one in value)
         if isinstance(value, dict):
-            return {self._replaced(k, used, path): self._replaced(v, used, path) for k, v in value.items()}
+            return {
+                self._replaced(k, used, path, parts): self._replaced(v, used, path, parts) for k, v in value.items()
+            }
         return value
 
     def as_written(self) -> dict[str, Any]:
@@ -158,6 +166,10 @@ class _Reading:
         if path is None and include.file not in [one.file for one in self.known]:
             self.known.append(include)
         self.includes.append(include)
+        if len(self.includes) > _MOST_INCLUDES:
+            raise GinError(
+                f"{include.place}: more than {_MOST_INCLUDES:,} includes: the same files include one another"
+            )
         self.read(include.file, path, within)
 
     def override(self, name: str, value: str, number: int) -> None:
@@ -178,6 +190,6 @@ class _Reading:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise GinError(f"{path} is no text in UTF-8 (byte {error.start}), so no gin file") from None

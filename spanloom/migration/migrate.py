@@ -1,12 +1,13 @@
 """From gin files, and the SeqIO module of their tasks, to a recipe."""
 
 import re
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanloom.migration.draft import Draft, MigrationError, TaskFinder
-from spanloom.migration.fates import Bindings, Note
+from spanloom.migration.fates import Bindings, Note, shown
 from spanloom.migration.gin_config import GinConfig, read_gin
 from spanloom.migration.mesh_run import is_mesh, mesh_draft
 from spanloom.migration.recipe_text import recipe_text
@@ -27,6 +28,8 @@ _LIBRARIES = {
     "clu",
 }
 """Modules whose part is taken by Spanloom's own."""
+_ODD = (TypeError, ValueError, OverflowError, AttributeError, ZeroDivisionError)
+"""What reading a value raises that is of another kind."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +63,29 @@ def migrate(
     found = Bindings(config)
     finder = _finder(modules, prompts)
     name = re.sub(r"[^\w.-]+", "_", Path(path).stem).lstrip(".") or "migrated"
-    if is_t5x(found):
-        draft = t5x_draft(found, name, finder)
-    elif is_mesh(found):
-        draft = mesh_draft(found, name, finder)
-    else:
+    if not is_t5x(found) and not is_mesh(found):
         raise MigrationError(
             f"{', '.join(files)}: neither T5X's train, infer or eval is configured here, nor Mesh TensorFlow's run. A "
             "file of a model alone goes with one of a run: spanloom migrate "
             f"{files[0]} t5x/configs/runs/pretrain.gin"
         )
+    draft = _draft(found, name, finder)
     draft = replace(draft, notes=(*_of_includes(config), *_of_imports(config, modules), *draft.notes))
     return Migrated(recipe_text(draft, files, path), draft)
+
+
+def _draft(found: Bindings, name: str, finder: TaskFinder) -> Draft:
+    """What the bindings say. Raises MigrationError, with its line, for a value that is not what its reader expects."""
+    try:
+        return t5x_draft(found, name, finder) if is_t5x(found) else mesh_draft(found, name, finder)
+    except _ODD as error:
+        reader = Path(traceback.extract_tb(error.__traceback__)[-1].filename).name
+        if type(error) not in _ODD or found.last is None or not reader.startswith(("t5x_", "mesh_")):
+            raise
+        raise MigrationError(
+            f"{found.last.place}: {shown(found.last)}: a value here, or of a line that goes with it, is of a wrong "
+            f"kind ({error})"
+        ) from error
 
 
 def _finder(modules: Sequence[str], prompts: Sequence[str]) -> TaskFinder:

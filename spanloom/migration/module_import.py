@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +77,9 @@ def _root(path: Path) -> Path:
 def _import(name: str, path: Path, window: "_Window") -> None:
     try:
         importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         place, code = window.place_in(error) or (str(path), "")
         said = f"{type(error).__name__}: {error}"
         raise MigrationError(
@@ -137,12 +140,12 @@ class _Window(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
-        """The stand-ins are there inside of this, and sys.modules is as it was afterwards."""
+        """The stand-ins are there inside of this; sys.modules and the working directory are as they were afterwards."""
         before = dict(sys.modules)
         for name in before:
             if name.partition(".")[0] in LIBRARIES or self._own(name.partition(".")[0]):
                 del sys.modules[name]
-        path = list(sys.path)
+        path, here = list(sys.path), os.getcwd()
         sys.path[:0] = [root.rstrip("/") for root in self.roots]
         sys.meta_path.insert(0, self)
         importlib.invalidate_caches()
@@ -150,6 +153,7 @@ class _Window(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         try:
             yield
         finally:
+            os.chdir(here)
             sys.dont_write_bytecode = writes
             sys.meta_path.remove(self)
             sys.path[:] = path

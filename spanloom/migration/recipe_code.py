@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import keyword
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -109,6 +110,8 @@ class Writer:
             return self._joined(begin, [("", one) for one in value], end, indent, taken)
         if isinstance(value, int) and not isinstance(value, bool):
             return f"{value:_}" if abs(value) >= 10_000 else str(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            return f'float("{value}")'
         return repr(value)
 
     def call(self, name: str, parts: list[tuple[str, Any]], indent: int, taken: int) -> str:

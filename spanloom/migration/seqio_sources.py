@@ -98,7 +98,7 @@ def _function(task: RegisteredTask, arguments: Mapping[str, Any], asked: Asked) 
     try:
         train, element = _rows(arguments["dataset_fn"], asked.split)
         heldout = None if asked.heldout_split is None else _rows(arguments["dataset_fn"], asked.heldout_split)[0]
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return _unknown(task, f"{type(error).__name__}: {error}", place_of(code))
     if isinstance(train, tuple):
         files = _text_files(train, heldout if isinstance(heldout, tuple) else ())

@@ -121,6 +121,8 @@ class _Reader:
         return self.tasks[name]
 
     def _mixture(self, found: RegisteredMixture, asked: Asked, within: tuple[str, ...]) -> Mixture:
+        if not found.tasks:
+            raise MigrationError(f"{found.place}: mixture {found.name} holds no tasks: name some, or another mixture")
         parts = []
         for entry in found.tasks:
             one, rate = entry if isinstance(entry, list | tuple) else (entry, found.default_rate)
@@ -146,7 +148,7 @@ class _Reader:
             return BySize(None, float(given.get("temperature") or 1.0), unit="characters")
         try:
             return float(rate(self.registered.found.get(name)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             why = (
                 f"its rate is code that needs more than the task's name ({type(error).__name__}: {error}); 1 stands in"
             )
@@ -315,7 +317,7 @@ class _Reader:
             if not isinstance(result, Mapping):
                 raise UntraceableError("what it makes of an example is no dict")
             self._give(steps, result, name, place)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             why = str(error) if isinstance(error, UntraceableError) else f"{type(error).__name__}: {error}"
             self._stub(
                 name, place or found.place, f"code of TensorFlow that is not followed ({why}). {_REWRITE}", steps

@@ -5,6 +5,7 @@ counted from the start here, and from the first step of the start's own training
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -138,6 +139,10 @@ def _asked(found: Bindings, config: Reference, watched: Reference | None, traini
     if not isinstance(name, str):
         raise MigrationError("nothing says which task or mixture is learnt: give --gin.MIXTURE_OR_TASK_NAME='\"...\"'")
     lengths = _or_macro(found, config, "task_feature_lengths", "TASK_FEATURE_LENGTHS") or {}
+    if not isinstance(lengths, Mapping):
+        raise MigrationError(
+            f"task_feature_lengths is {lengths!r}, and must be such as {{'inputs': 512, 'targets': 114}}"
+        )
     split = found.take(_owner(config), "split", "train", config.scope)
     heldout = None if watched is None else found.take(_owner(watched), "split", "validation", watched.scope)
     if watched is not None and training:
@@ -152,7 +157,7 @@ def _asked(found: Bindings, config: Reference, watched: Reference | None, traini
             )
     if not training:
         split, heldout = "train", split
-    return Asked(name, {k: v for k, v in dict(lengths).items() if isinstance(v, int)}, split, heldout)
+    return Asked(name, {k: v for k, v in lengths.items() if isinstance(v, int)}, split, heldout)
 
 
 def _loss(found: Bindings, owner: str) -> Loss:

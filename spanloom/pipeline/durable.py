@@ -33,10 +33,12 @@ def sync_directory(path: Path) -> None:
 def write_file(path: Path, write: Callable[[BufferedWriter], object], *, shared: bool = False) -> None:
     """Writes a file under a temporary name, syncs it and renames it: under `path` it is whole or absent.
 
-    `shared`: other processes, of other machines too, may write it at the same time. A kill leaves the temporary file.
+    A link stays one, and the file that it leads to is written. `shared`: other processes, of other machines too, may
+    write it at the same time. A kill leaves the temporary file.
     Raises StorageError, and leaves no partial file, when the disk is full; FileExistsError where `path` is a device, a
     pipe or a socket, in whose place a rename would put a file.
     """
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise FileExistsError(errno.EEXIST, "Is a device, pipe or socket, not a file", str(path))
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part" if shared else f"{path.name}.part")

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+MOST_EXTRA_IDS = 1_000_000
+"""More are a mistake: a list of them alone would take the memory."""
+
 
 @dataclass(frozen=True)
 class Bytes:

@@ -10,6 +10,7 @@ import jax
 
 from spanloom.pipeline.dataset import Dataset
 from spanloom.scale.compiled import memory_of
+from spanloom.scale.out_of_memory import memory_ran_out
 from spanloom.settings.run import Run
 from spanloom.training.abstract import device_bytes
 from spanloom.training.needs import likely_changes
@@ -56,7 +57,7 @@ def explaining_memory(run: Run, lengths: Mapping[str, int], devices: int) -> Ite
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
+        if not memory_ran_out(str(error)):
             raise
         available = available_memory(jax.local_devices()[0]) or math.inf
         ways = _change(run, lengths, devices, None, available)

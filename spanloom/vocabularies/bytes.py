@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from spanloom.settings.vocabulary import Bytes
+from spanloom.settings.vocabulary import MOST_EXTRA_IDS, Bytes
 from spanloom.vocabularies.vocabulary import Ids, Int32Array, Vocabulary, VocabularyError
 
 _OFFSET = 3
@@ -91,8 +91,8 @@ def _size_and_sentinels(settings: Bytes) -> tuple[int, tuple[int, ...]]:
         if not 0 <= count <= 256:
             raise VocabularyError(f"google_sentinels={count} is no number of bytes: 11 of them can never be text")
         return _BASE_SIZE, tuple(range(_BASE_SIZE - 1, _BASE_SIZE - 1 - count, -1))
-    if settings.extra_ids < 0:
-        raise VocabularyError(f"extra_ids={settings.extra_ids} is below 0: ByT5 has 125")
+    if not 0 <= settings.extra_ids <= MOST_EXTRA_IDS:
+        raise VocabularyError(f"extra_ids={settings.extra_ids}: must be from 0 to {MOST_EXTRA_IDS:,}; ByT5 has 125")
     size = _BASE_SIZE + settings.extra_ids
     extra = range(_BASE_SIZE, size)
     if settings.sentinels == "huggingface":

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
-from spanloom.settings.vocabulary import SentencePiece
+from spanloom.settings.vocabulary import MOST_EXTRA_IDS, SentencePiece
 from spanloom.vocabularies.model_file import append_user_defined, read_model
 from spanloom.vocabularies.vocabulary import Ids, Int32Array, Vocabulary, VocabularyError, flat
 
@@ -176,8 +176,8 @@ def _sentinel_pieces(processor: sentencepiece.SentencePieceProcessor) -> Iterato
 
 def _appends(settings: SentencePiece, own: tuple[int, ...]) -> bool:
     """Whether sentinels are appended; else the model's own are used."""
-    if settings.extra_ids < 0:
-        raise VocabularyError(f"extra_ids={settings.extra_ids} is below 0: T5 has 100")
+    if not 0 <= settings.extra_ids <= MOST_EXTRA_IDS:
+        raise VocabularyError(f"extra_ids={settings.extra_ids}: must be from 0 to {MOST_EXTRA_IDS:,}; T5 has 100")
     if settings.sentinels == "pieces" and not own:
         raise VocabularyError(
             f"{settings.path} has no <extra_id_N> pieces: set sentinels=appended to add {settings.extra_ids} after its "

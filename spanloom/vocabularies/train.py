@@ -14,6 +14,7 @@ from typing import Literal
 
 import sentencepiece
 
+from spanloom.settings.vocabulary import MOST_EXTRA_IDS
 from spanloom.vocabularies.model_file import append_user_defined
 from spanloom.vocabularies.vocabulary import VocabularyError, padded
 
@@ -22,6 +23,8 @@ _LONGEST = 4000  # bytes of a line; the library passes lines over, saying nothin
 _THREADS = 16  # sums of floats depend on how many there are, so the machine must not decide
 _RESERVED = "\u2585"  # the library passes over lines that hold it
 _SPECIAL = 3  # padding, end of sequence, unknown
+_MOST_PIECES = 10_000_000
+_MOST_MEGABYTES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -74,14 +77,18 @@ class Trained:
 
 def check(training: Training) -> None:
     """Raise VocabularyError, naming the fix, for settings that make no model."""
-    if training.size <= _SPECIAL:
-        raise VocabularyError(f"--size {training.size}: must be above {_SPECIAL}, the special pieces")
-    if training.sentinels < 0:
-        raise VocabularyError(f"--sentinels {training.sentinels}: must be 0 or more (T5 has 100)")
+    if not _SPECIAL < training.size <= _MOST_PIECES:
+        raise VocabularyError(
+            f"--size {training.size}: must be above {_SPECIAL}, the special pieces, and at most {_MOST_PIECES:,}"
+        )
+    if not 0 <= training.sentinels <= MOST_EXTRA_IDS:
+        raise VocabularyError(
+            f"--sentinels {training.sentinels}: must be 0 or more (T5 has 100), and at most {MOST_EXTRA_IDS:,}"
+        )
     if not 0.98 <= training.character_coverage <= 1:
         raise VocabularyError(f"--character-coverage {training.character_coverage}: must be from 0.98 to 1")
-    if training.megabytes <= 0:
-        raise VocabularyError(f"--megabytes {training.megabytes}: must be above 0")
+    if not 0 < training.megabytes <= _MOST_MEGABYTES:
+        raise VocabularyError(f"--megabytes {training.megabytes}: must be above 0, and at most {_MOST_MEGABYTES:,}")
     if training.whitespace == "keep" and (training.normalization or "").startswith("nmt_"):
         raise VocabularyError(
             f"--normalization {training.normalization} makes spaces of newlines and tabs, so --whitespace keep cannot "
@@ -93,6 +100,8 @@ def check(training: Training) -> None:
                 f"--symbols {symbol!r}: a symbol must not be empty and must hold no blanks (--whitespace keep makes "
                 "symbols of newline and tab)"
             )
+        if any("\ud800" <= letter <= "\udfff" or letter == "\0" for letter in symbol):
+            raise VocabularyError(f"--symbols {symbol!r}: holds what is no character (is the shell's text UTF-8?)")
         if re.fullmatch("\u2581?<extra_id_\\d+>", symbol):
             raise VocabularyError(f"--symbols {symbol}: that is a sentinel; --sentinels says how many there are")
     if doubled := next((symbol for symbol in training.symbols if training.symbols.count(symbol) > 1), None):

@@ -1,3 +1,4 @@
+import io
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spanloom.cli.errors import CommandError, UsageError, report
-from spanloom.cli.main import COMMANDS, main
+from spanloom.cli.main import COMMANDS, _write_any_character, main
 from spanloom.recipes import shipped
 
 pytestmark = pytest.mark.short
@@ -101,6 +102,7 @@ def test_recipes_has_one_line_each(capsys):
         (["convert", "a", "b", "--to", "t5"], 2, "--to 't5': must be one of hf, t5x, spanloom"),
         (["convert", "a", "b", "--shard-size", "5 loaves"], 2, "--shard-size '5 loaves': give a size such as 5GB"),
         (["convert", "a", "b", "--shard-size", "0"], 2, "--shard-size '0': give a size"),
+        (["convert", "a", "b", "--shard-size", "9" * 400], 2, "give a size such as 5GB"),
         (["fill"], 2, "missing: CHECKPOINT; usage: spanloom fill CHECKPOINT"),
         (["fill", "x", "--text"], 2, "--text takes a value"),
         (["fill", "x", "--max-length", "x"], 2, "--max-length 'x': must be a whole number"),
@@ -154,7 +156,9 @@ def test_memory_that_runs_out_is_no_traceback(capsys):
     class JaxRuntimeError(RuntimeError):
         pass
 
-    for error in (MemoryError(), JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore")):
+    of_a_cpu = JaxRuntimeError("INTERNAL: Error dispatching computation: Out of memory allocating 9 bytes.")
+    of_others = JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore")
+    for error in (MemoryError(), of_others, of_a_cpu):
         assert report(error, debug=False) == 1
         text = capsys.readouterr().err
         assert "Traceback" not in text
@@ -170,6 +174,17 @@ def test_a_closed_pipe_is_no_error(unbuffered):
     command = f"{sys.executable} -m spanloom.cli.main train quickstart --help | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("encoding", "written"), [("ascii", b"\\xe9 \\udcff"), ("utf-8", b"\xc3\xa9 \\udcff")])
+def test_what_a_terminal_cannot_write_is_escaped(encoding, written, monkeypatch):
+    """As of a locale without UTF-8, and of a file whose name is none."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    _write_any_character()
+    stream.write("\xe9 \udcff")
+    stream.flush()
+    assert stream.buffer.getvalue() == written
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")

@@ -58,6 +58,7 @@ def test_flags_of_t5x_are_understood(folder: Path) -> None:
         (["run.gin", "--modul", "x.py"], "unknown flag --modul; did you mean --module?"),
         (["run.gin", "--module", "x.py"], "--module x.py: no such file"),
         (["run.gin", "--module", "fails.py"], "fails.py:2: ZeroDivisionError"),
+        (["run.gin", "--gin.SaveCheckpointConfig.period=@f()"], "error: the recipe would not run: recipe.py:"),
     ],
 )
 def test_bad_command_lines_are_named_and_write_nothing(
@@ -74,6 +75,11 @@ def test_bad_command_lines_are_named_and_write_nothing(
 def test_what_contradicts_itself_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["migrate", "run.gin", "--gin.trainer.Trainer.num_microbatches=3"]) == 0
     assert "to be mended before it runs: microbatch_size is 42" in capsys.readouterr().err
+
+
+def test_a_number_without_end_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "run.gin", "--gin.utils.create_learning_rate_scheduler.base_learning_rate=1e999"]) == 0
+    assert "inf" in capsys.readouterr().err and 'float("inf")' in (folder / "recipe.py").read_text(encoding="utf-8")
 
 
 def test_overwrite(folder: Path) -> None:

@@ -51,6 +51,7 @@ def test_a_report_is_one_file_and_nothing_else_is_written(runs, capsys):
         (["a"], 2, "missing: --out"),
         (["a", "--out", ""], 2, "--out is empty"),
         (["a", "--out", "."], 1, "--out . is a directory"),
+        (["a", "--out", "a/run.json"], 1, "is there already, and no page: it stays as it is"),
         (["a", "--out", "absent/r.html"], 1, "there is no folder absent"),
         (["a", "--out", "s3://b/r.html"], 1, "is an address: name a file of this machine"),
         (["a/checkpoints/30", "--out", "r.html"], 1, "is a checkpoint: name the run that it is of"),
@@ -70,7 +71,7 @@ def test_a_full_disk_leaves_the_page_as_it_was(runs, capsys, monkeypatch):
 
     from spanloom.pipeline import durable
 
-    (runs / "r.html").write_text("before")
+    (runs / "r.html").write_text("<!DOCTYPE html>before")
 
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -78,7 +79,9 @@ def test_a_full_disk_leaves_the_page_as_it_was(runs, capsys, monkeypatch):
     monkeypatch.setattr(durable.os, "fsync", full)
     assert main(["report", "a", "--out", "r.html"]) == 1
     assert "no room to write r.html" in capsys.readouterr().err
-    assert (runs / "r.html").read_text() == "before" and [path.name for path in runs.glob("r.html*")] == ["r.html"]
+    assert (runs / "r.html").read_text() == "<!DOCTYPE html>before" and [
+        path.name for path in runs.glob("r.html*")
+    ] == ["r.html"]
 
 
 def test_settings_are_compared_with_those_of_a_shipped_recipe(runs, capsys):
@@ -213,6 +216,18 @@ def test_watch_says_where_and_how_from_afar_and_ends_well(runs, number):
     finally:
         process.kill()
         process.communicate()
+
+
+def test_watch_goes_on_where_the_user_has_no_name(monkeypatch, capsys):
+    """As in a container that was given a number for a user."""
+    from spanloom.cli import watch
+
+    def unknown():
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr(watch.getpass, "getuser", unknown)
+    watch._tell(["a"], 8765)
+    assert "ssh -N -L 8765:127.0.0.1:8765 USER@" in capsys.readouterr().out
 
 
 def test_watch_refuses_what_it_cannot_do(runs, capsys):

@@ -103,6 +103,13 @@ def test_flags_that_cannot_be(corpus, capsys):
     assert not Path("x.model").exists()
 
 
+def test_a_place_that_cannot_be_written_is_said_before_the_learning(corpus, capsys, monkeypatch):
+    monkeypatch.setattr("spanloom.vocabularies.train.train", lambda *_: pytest.fail("learns"))
+    assert "lines.txt: " in run(capsys, "train", "--text", "*.txt", "--size", "420", "--out", "lines.txt/a.model")[2]
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert "nothing can be written" in run(capsys, "train", "--text", "*.txt", "--size", "420", "--out", "a.model")[2]
+
+
 INTERRUPTED = """
 import ctypes, os, signal, sys
 import sentencepiece

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from same_weights import different_weights
 from torch_files import write_torch
 
-from spanloom.conversion.convert import convert_to_hf, model_from_hf
+from spanloom.conversion.convert import convert_to_hf, model_from_hf, stored_hf
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.huggingface import import_hf, read_settings
 from spanloom.model.params import flatten
@@ -104,6 +104,13 @@ def test_half_precision_is_widened_exactly(exported):
         assert any("widened" in note for note in read.notes)
 
 
+def test_rounding_is_said_also_of_one_layer(exported, tmp_path):
+    wide = "encoder.block.1.layer.0.layer_norm.weight"
+    edit_tensors(exported, lambda tensors: tensors.update({wide: tensors[wide].astype(np.float64)}))
+    report = convert_to_hf(stored_hf(exported), tmp_path / "again")
+    assert any("1 of " in note and "stored as float64 and rounded to float32" in note for note in report.notes)
+
+
 # ---- the tie of the head ----
 
 
@@ -163,6 +170,8 @@ def test_the_embedding_may_only_be_there_as_a_copy(exported):
         ({"d_model": ...}, "has no d_model"),
         ({"d_model": "16"}, "d_model is '16'"),
         ({"num_heads": 0}, "num_heads is 0"),
+        ({"d_model": 10**400}, "d_model is 1000"),
+        ({"d_ff": 2**31}, "a whole number from 1 to 2,147,483,647 is needed"),
         ({"feed_forward_proj": "gated-tanh"}, "feed_forward_proj 'gated-tanh'"),
         ({"feed_forward_proj": "gelu"}, "exact form"),
         ({"feed_forward_proj": []}, "feed_forward_proj"),
@@ -278,6 +287,12 @@ def test_a_folder_without_tokenizer_is_refused(exported):
     edit_config(exported, tokenizer_class=...)
     with pytest.raises(ConversionError, match=r"no spiece\.model.*--vocabulary"):
         read_settings(exported)
+
+
+def test_an_embedding_without_rows_is_refused(exported):
+    edit_tensors(exported, lambda tensors: tensors.update({"shared.weight": np.asarray(3, np.float32)}))
+    with pytest.raises(ConversionError, match="384 ids, but the embedding only 0"):
+        import_hf(exported)
 
 
 def test_a_tokenizer_larger_than_the_embedding_is_refused(exported):

@@ -1,3 +1,5 @@
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +23,61 @@ def test_nothing_is_written_among_the_files_of_a_run(tmp_path):
     for beside in ("huggingface", "export/hf"):
         check_destination(run / beside)
     check_destination(tmp_path / "checkpoints" / "hf")
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("there", ["export", "empty", "nothing"])
+def test_a_link_stays_and_the_folder_that_it_leads_to_is_replaced(tmp_path, there):
+    """As of a folder that is kept on another disk, where what is half-written belongs, too."""
+    disk, link = tmp_path / "disk" / "out", tmp_path / "out"
+    disk.parent.mkdir()
+    link.symlink_to(disk)
+    if there != "nothing":
+        disk.mkdir()
+    if there == "export":
+        (disk / "spanloom.json").write_text('{"files": ["old"]}')
+        (disk / "old").touch()
+    check_destination(link)
+    with staged(link) as folder:
+        assert folder.parent == disk.parent
+        (folder / "new").touch()
+    assert link.is_symlink() and [path.name for path in disk.iterdir()] == ["new"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "out"]
+    assert [path.name for path in disk.parent.iterdir()] == ["out"]
+
+
+@pytest.mark.short
+def test_sigterm_leaves_nothing_and_what_others_do_on_it_is_theirs(tmp_path):
+    with pytest.raises(SystemExit, match="143"), staged(tmp_path / "out"):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert list(tmp_path.iterdir()) == [] and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    taken = []
+    signal.signal(signal.SIGTERM, lambda number, frame: taken.append(number))
+    try:
+        with staged(tmp_path / "out"):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert taken == [signal.SIGTERM] and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.short
+def test_folders_that_no_other_can_take_the_place_of_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "inside").mkdir()
+    with pytest.raises(ConversionError, match="leads to itself"):
+        check_destination(tmp_path / "loop")
+    with pytest.raises(ConversionError, match="no UTF-8"):
+        check_destination(tmp_path / os.fsdecode(b"\xff"))
+    monkeypatch.chdir(tmp_path / "inside")
+    for place in (Path(), tmp_path, Path("../inside")):
+        with pytest.raises(ConversionError, match="holds the folder that you are in"):
+            check_destination(place)
+    check_destination(Path("exported"))
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "mount")
+    with pytest.raises(ConversionError, match="is a mounted disk"):
+        check_destination(tmp_path / "mount")
+    check_destination(tmp_path / "mount" / "exported")
 
 
 @pytest.mark.short

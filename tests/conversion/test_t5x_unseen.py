@@ -50,6 +50,11 @@ def test_activations_are_those_of_the_gin_file(tmp_path, gated):
     assert opened.gin.vocabulary_files == ("gs://bucket/spiece.model",)
 
 
+def test_a_mark_of_the_byte_order_hides_no_line(tmp_path, gated):
+    (tmp_path / "config.gin").write_text("T5Config.mlp_activations = ('silu', 'linear')\n", encoding="utf-8-sig")
+    assert open_t5x(gated).model.activations == ("silu", "linear")
+
+
 @pytest.mark.parametrize("kind", [MODEL, PLAIN], ids=["gate", "none"])
 def test_activations_that_nothing_shows_are_an_error_that_names_the_ways_out(tmp_path, kind):
     path = write_t5x(tmp_path / "checkpoint_5", random_weights(kind), inline=lambda name: True)

@@ -13,6 +13,7 @@ from spanloom.migration.gin_config import GinConfig, read_gin
 from spanloom.migration.gin_statements import GinError, Macro, Reference
 
 pytest.importorskip("gin")
+DOUBLED = "M0 = [1]\n" + "".join(f"M{n + 1} = [%M{n}, %M{n}]\n" for n in range(25))
 KNOWN = {
     "t5x__examples__t5__byt5__small": "t5x/examples/t5/byt5/small.gin",
     "t5x__examples__t5__mt5__base": "t5x/examples/t5/mt5/base.gin",
@@ -156,6 +157,7 @@ def test_includes_are_found_beside_above_and_in_the_search_path(tmp_path: Path) 
         ("A = %B\nB = %A\n", "in a circle: A -> B -> A|in a circle: B -> A -> B"),
         ("a = 1\0\n", "bad.gin"),
         ("include 3\n", "bad.gin:1: Expected file path"),
+        (DOUBLED, "more than 100,000 values"),
         ("\x80\x81", "bad.gin"),
     ],
 )
@@ -163,6 +165,19 @@ def test_bad_files_are_named(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "bad.gin").write_text(text, encoding="latin-1")
     with pytest.raises(GinError, match=message):
         read_gin([str(tmp_path / "bad.gin")]).resolved()
+
+
+def test_files_that_include_one_another_again_and_again_are_named(tmp_path: Path) -> None:
+    (tmp_path / "0.gin").write_text("A = 1\n")
+    for number in range(1, 30):
+        (tmp_path / f"{number}.gin").write_text(f"include '{number - 1}.gin'\n" * 2)
+    with pytest.raises(GinError, match="more than 1,000 includes"):
+        read_gin([str(tmp_path / "29.gin")])
+
+
+def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.gin").write_text("A = 1\r\nB = %A\r\n", encoding="utf-8-sig")
+    assert read_gin([str(tmp_path / "a.gin")]).resolved() == {"A": 1, "B": 1}
 
 
 def test_files_that_are_not_there_are_named() -> None:

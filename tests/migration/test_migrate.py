@@ -293,6 +293,9 @@ def test_a_rate_that_is_not_bound_is_that_of_t5x(tmp_path: Path) -> None:
         ("utils.RestoreCheckpointConfig.path = 'checkpoint_9'\n", "at step 9 already"),
         ("LOSS_NORMALIZING_FACTOR = 'MEAN'\n", "is 'MEAN'"),
         ("network.T5Config.vocab_size = None\n", "vocab_size is not set"),
+        ("TRAIN_STEPS = [1]\n", r"total_steps = %TRAIN_STEPS: a value .* wrong kind \(int\(\)"),
+        ("TRAIN_STEPS = 'many'\n", r"total_steps = %TRAIN_STEPS: a value .* wrong kind \(invalid literal"),
+        ("TASK_FEATURE_LENGTHS = 3\n", "task_feature_lengths is 3, and must be such as"),
     ],
 )
 def test_what_cannot_be_a_run_is_refused(more: str, message: str, tmp_path: Path) -> None:

@@ -232,6 +232,7 @@ def test_preprocessors_that_are_ours(step: str, ours: str, tmp_path: Path) -> No
         ("@seqio.map_over_dataset(num_seeds=2)\ndef f(ex, seeds):\n    return ex\n", "rng"),
         ("f = lambda ds: ds.apply(tf.data.experimental.unbatch())\n", "asked for .apply"),
         ("def f(ds):\n    raise ValueError('x')\n", "ValueError: x"),
+        ("def f(ds):\n    raise SystemExit\n", "SystemExit"),
         ("f = preprocessors.next_sentence_prediction\n", "Spanloom has no next_sentence_prediction"),
         ("f = functools.partial(preprocessors.squad, nonsense=1)\n", "no argument nonsense"),
     ],
@@ -326,6 +327,8 @@ add(name="where", source=seqio.TfdsDataSource("b:2.0.0", tfds_data_dir="gs://x")
         ("import seqio\nraise KeyError('a')\n", r"tasks\.py:2: KeyError: 'a'"),
         ("import seqio\nx = (\n", r"tasks\.py:2: SyntaxError"),
         ("import sys\nsys.exit(3)\n", r"tasks\.py:2: SystemExit: 3"),
+        ("import seqio\nraise GeneratorExit\n", r"tasks\.py:2: GeneratorExit"),
+        ("import seqio\nseqio.MixtureRegistry.add('x', [], 1)\n", r"tasks\.py:2: mixture x holds no tasks"),
         ("import tensorflow as tf\nif tf.constant(1):\n    pass\n", r"tasks\.py:2: .*asked whether it is true"),
         ("import seqio\nseqio.TaskRegistry.get('y')\n", r"tasks\.py:2: KeyError: .*y is not registered"),
     ],
@@ -333,6 +336,13 @@ add(name="where", source=seqio.TfdsDataSource("b:2.0.0", tfds_data_dir="gs://x")
 def test_a_module_that_fails_is_named_with_its_line(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(MigrationError, match=message):
         found(text, tmp_path, "x")
+
+
+def test_a_module_that_goes_to_another_folder_leaves_us_where_we_are(tmp_path: Path) -> None:
+    here = Path.cwd()
+    with pytest.raises(MigrationError, match="nothing is registered"):
+        found(f"import os\nos.chdir({str(tmp_path)!r})\n", tmp_path, "x")
+    assert Path.cwd() == here
 
 
 def test_names_that_nothing_registers(tmp_path: Path) -> None:

@@ -38,6 +38,17 @@ def test_what_is_no_file_is_never_replaced_by_one(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_the_file_that_it_leads_to_is_written(tmp_path, there):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk/file")
+    if there:
+        (tmp_path / "disk" / "file").write_text("before")
+    write_file(tmp_path / "link", lambda file: file.write(b"abc"))
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "disk" / "file").read_bytes() == b"abc"
+    assert os.listdir(tmp_path / "disk") == ["file"] and sorted(os.listdir(tmp_path)) == ["disk", "link"]
+
+
 def test_a_full_disk_is_said_with_its_place_and_the_way_on(tmp_path):
     def fail(file):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -94,12 +94,13 @@ def test_the_smallest_change_is_named_as_flags():
     assert "--mesh.fsdp" in str(error.value) and "spanloom plan" in str(error.value)
 
 
-def test_memory_that_runs_out_in_the_middle_names_it_too():
+@pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "INTERNAL: Error dispatching computation"])
+def test_memory_that_runs_out_in_the_middle_names_it_too(code):
     run = recipe().resolve()
-    exhausted = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.\nmore")
+    exhausted = jax.errors.JaxRuntimeError(f"{code}: Out of memory allocating 1 bytes.\nmore")
     with pytest.raises(DoesNotFitError) as error, explaining_memory(run, LENGTHS, 1):
         raise exhausted
-    assert str(error.value).startswith("memory ran out (RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.). What")
+    assert str(error.value).startswith(f"memory ran out ({code}: Out of memory allocating 1 bytes.). What")
     assert "--microbatch-size" in str(error.value) and error.value.__cause__ is exhausted
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), explaining_memory(run, LENGTHS, 1):
         raise jax.errors.JaxRuntimeError("INTERNAL: no")
