@@ -156,8 +156,9 @@ class Metrics:
             _thin(self.fills[task])
             return
         if kind not in ("train", "eval"):
-            if len(self.events) < _OTHERS:
-                self.events.append(dict(event))
+            if len(self.events) == _OTHERS:
+                del self.events[_OTHERS // 2]  # how a run began and how it ended is told by the first and the last
+            self.events.append(dict(event))
             return
         for name, value in event.items():
             if name in ("kind", "step", "time", "task") or isinstance(value, bool):

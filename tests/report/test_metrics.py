@@ -85,6 +85,13 @@ def test_steps_that_go_back_are_put_in_order_and_the_last_word_counts(tmp_path):
     assert curve.steps.tolist() == [3, 5] and curve.values.tolist() == [3.0, 6.0]
 
 
+def test_how_it_began_and_how_it_ended_is_known_after_however_many_events(tmp_path):
+    many = [{"kind": "wild", "step": step} for step in range(3000)]
+    write_lines(tmp_path, [START, *many, {"kind": "diverged", "step": 3000, "loss": None}])
+    found = metrics(tmp_path)
+    assert found.starts and found.diverged and found.diverged["step"] == 3000 and len(found.events) <= 1000
+
+
 def test_a_run_directory_is_only_read(tmp_path):
     place = make_run(tmp_path / "a")
     before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
