@@ -10,6 +10,8 @@ from spanloom.scale.processes import EXIT_GONE
 
 GONE = EXIT_GONE
 """Exit code of a process that ends because another one is gone."""
+FIRST = "failed first"
+"""What is said of the process that did, once all have ended."""
 LINES = 30
 """Lines of a log that are shown where it has no traceback."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from spanloom.launch.failure import FIRST
 from spanloom.launch.record import ENDS, Launch, LaunchError, State, is_watched, read_state
 
 EVERY_SECONDS = 0.2
@@ -45,7 +46,8 @@ def follow(launch: Launch, process: int = 0, out: TextIO | None = None, *, since
         state = read_state(launch)
         over = state.state in ENDS and not is_watched(launch)  # in this order: what came before is printed below
         texts = ("".join(_lines(happened.read())), said.read())
-        for text in reversed(texts) if over else texts:
+        # A verdict stands below all that was said, also where both came since the last look.
+        for text in reversed(texts) if over or FIRST in texts[0] else texts:
             out.write(text)
         out.flush()
         if over:

@@ -18,7 +18,7 @@ from spanloom.launch import attempt as attempts
 from spanloom.launch.attempt import Attempt, Outcome
 from spanloom.launch.bundle import BundleError
 from spanloom.launch.calls import HostError
-from spanloom.launch.failure import first_failure, how, shown
+from spanloom.launch.failure import FIRST, first_failure, how, shown
 from spanloom.launch.hosts import HostsError
 from spanloom.launch.record import ENDS, Launch, LaunchError, State, claim, read_launch, read_state, write_state
 from spanloom.pipeline.durable import StorageError
@@ -97,9 +97,7 @@ class Watcher:
             saved = outcome.ended and SAVED in shown(self.launch.log(number, 0))
             return "a signal from outside stopped the run, which saved what it had" if saved else None
         log = self.launch.log(number, first)
-        return (
-            f"{outcome.names[first]} failed first: it {how(outcome.ended[first].code)}. Its last words:\n{shown(log)}"
-        )
+        return f"{outcome.names[first]} {FIRST}: it {how(outcome.ended[first].code)}. Its last words:\n{shown(log)}"
 
     def _why_not_again(self) -> str:
         """Why there is no other start; empty where there is one."""
