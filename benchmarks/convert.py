@@ -32,6 +32,9 @@ def peak():
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
 
+from spanloom.training.memory import use_huge_pages
+
+use_huge_pages()  # as spanloom convert does, first of all; and for safetensors' copy, too
 way, source, out, dtype = sys.argv[1:]
 spent = {}
 if way == "safetensors":

@@ -265,8 +265,10 @@ def _compare(source: StoredModel, written: StoredModel, dtype: Dtype, done: Call
     weights = parity.Comparison(source.weights, written.weights, dtype, done)
     difference, tokens = 0.0, 0
     if not weights.different and _can_run(source.weights) and _can_run(written.weights):
-        expected = streamed.log_probabilities(source.model, source.weights, batch, dtype)
-        found = streamed.log_probabilities(written.model, weights.weights, batch)
+        expected, found = streamed.in_step(
+            streamed.said(source.model, weights.source, batch, dtype),
+            streamed.said(written.model, weights.weights, batch),
+        )
         difference, tokens = parity.largest_difference(expected, found), len(expected)
     wrong = weights.finish()
     if source.memory and written.memory:

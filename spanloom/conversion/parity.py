@@ -1,11 +1,21 @@
 """Whether two models are the same: every bit of their weights, and what they say to fixed sentences."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from spanloom.conversion.weights import Dtype, Weight, Weights, cast, parts, same_bits, written_type
+from spanloom.conversion.weights import (
+    Dtype,
+    Weight,
+    Weights,
+    cast,
+    in_order,
+    parts,
+    same_bits,
+    written_type,
+)
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 TOLERANCE = 1e-4
@@ -48,14 +58,21 @@ def largest_difference(first: np.ndarray, second: np.ndarray) -> float:
 
 
 class Comparison:
-    """Compares weights with their source while they are read for something else: nothing is read twice for it."""
+    """Compares weights with their source while both are read for something else: nothing is read twice for it.
+
+    A layer that was read of `source` is kept until it is read of `weights`, and stands in for it where both are equal:
+    so a matrix that lies turned in a file is put in order once, if both are read in step. Threads may read at once.
+    """
 
     def __init__(
         self, source: Weights, written: Weights, dtype: Dtype = "keep", done: Callable[[int], None] = lambda count: None
     ) -> None:
         """`written` is to hold, to the last bit, what the source has as it is when written in `dtype`; `done` is told
         how many numbers were compared."""
-        self._source, self._dtype, self._done = source, dtype, done
+        self._source, self._dtype, self._done, self._one_at_a_time = source, dtype, done, threading.Lock()
+        self._kept: dict[tuple[str, int | None], np.ndarray] = {}
+        self.source: Weights = {name: replace(one, read=self._keeping(name)) for name, one in source.items()}
+        """`source`, its layers as they are when written, in C order."""
         self._left = dict.fromkeys(parts(source))
         self.different = [
             name for name, one in source.items() if name not in written or written[name].shape != one.shape
@@ -71,19 +88,37 @@ class Comparison:
                 self.weights[name].read(layer)
         return self.different
 
-    def _reading(self, name: str, weight: Weight) -> Callable[[int | None], np.ndarray]:
+    def _keeping(self, name: str) -> Callable[[int | None], np.ndarray]:
         def read(layer: int | None) -> np.ndarray:
-            array = weight.read(layer)
+            if layer is None:  # an embedding is too large to be cast and kept as a whole
+                return self._source[name].read(layer)
+            array = in_order(self._written(name, layer))
             if (name, layer) in self._left:
-                del self._left[name, layer]
-                one = self._source[name]
-                expected = cast(one.read(layer), written_type(one.dtype, self._dtype))
-                if not same_bits(expected, array) and name not in self.different:
-                    self.different.append(name)
-                self._done(array.size)
+                self._kept[name, layer] = array
             return array
 
         return read
+
+    def _reading(self, name: str, weight: Weight) -> Callable[[int | None], np.ndarray]:
+        def read(layer: int | None) -> np.ndarray:
+            array = weight.read(layer)
+            if (name, layer) not in self._left:
+                return array
+            del self._left[name, layer]
+            kept = self._kept.pop((name, layer), None)
+            same = same_bits(self._written(name, layer) if kept is None else kept, array)
+            if not same and name not in self.different:
+                self.different.append(name)
+            with self._one_at_a_time:
+                self._done(array.size)
+            return array if kept is None or not same else kept
+
+        return read
+
+    def _written(self, name: str, layer: int | None) -> np.ndarray:
+        """What a part of the source is when written."""
+        one = self._source[name]
+        return cast(one.read(layer), written_type(one.dtype, self._dtype))
 
 
 def _padded(rows: list[list[int]]) -> np.ndarray:

@@ -1,20 +1,24 @@
 """What a model says, with one layer of it in memory at a time: log-probabilities of a batch, for models of any size."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from spanloom.conversion.weights import Dtype, Weights, cast, in_order, written_type
+from spanloom.conversion.weights import Dtype, Weights, as_float32, cast, in_order, written_type
 from spanloom.model.attention import make_mask
 from spanloom.model.layers import rms_norm
 from spanloom.model.params import DecoderLayer, EncoderLayer, Norm, PositionBias, declare, path_name
 from spanloom.model.t5 import decoder_layer, encoder_layer, stack_bias
 from spanloom.settings.model import Model
 
+Said = Generator[None, None, np.ndarray]
+"""Gives the log-probabilities of a batch; stops before each layer that it reads."""
+_READ_AT_ONCE = 2  # parameters; more need more memory
 _HEAD_BYTES = 1 << 26  # of the output head are multiplied at a time
 
 
@@ -25,11 +29,30 @@ def log_probabilities(
 
     Weights are read layer by layer, as they are when written in `dtype`; all is computed in float32.
     """
+    (found,) = in_step(said(model, weights, batch, dtype))
+    return found
+
+
+def in_step(*models: Said) -> list[np.ndarray]:
+    """What each of several models says, every layer read by one after another before the next layer is by any."""
+    found: dict[Said, np.ndarray] = {}
+    while len(found) < len(models):
+        for model in models:
+            if model not in found:
+                try:
+                    next(model)
+                except StopIteration as end:
+                    found[model] = end.value
+    return [found[model] for model in models]
+
+
+def said(model: Model, weights: Weights, batch: Mapping[str, np.ndarray], dtype: Dtype = "keep") -> Said:
+    """`log_probabilities`, for `in_step`."""
     config = replace(model, dtype="float32", dropout=0.0, attention="einsum")
     read = _Reader(config, weights, dtype)
     inputs, targets = batch["encoder_input_tokens"], batch["decoder_target_tokens"]
-    encoded_BxSxE = _encode(read, config, inputs)
-    hidden_BxTxE = _decode(read, config, encoded_BxSxE, batch)
+    encoded_BxSxE = yield from _encode(read, config, inputs)
+    hidden_BxTxE = yield from _decode(read, config, encoded_BxSxE, batch)
     real = targets > 0
     return _picked(read, config, np.asarray(hidden_BxTxE)[real], targets[real])
 
@@ -46,23 +69,22 @@ class _Reader:
         return self._weights[name].read(layer)
 
     def as_written(self, name: str, array: np.ndarray) -> np.ndarray:
-        return np.asarray(cast(in_order(array), written_type(self._weights[name].dtype, self._dtype)), np.float32)
+        return as_float32(cast(in_order(array), written_type(self._weights[name].dtype, self._dtype)))
 
-    def whole(self, name: str) -> jax.Array:
-        return jax.device_put(self.as_written(name, self.raw(name)))
+    def whole(self, name: str, layer: int | None = None) -> jax.Array:
+        return jax.device_put(self.as_written(name, self.raw(name, layer)))
 
     def embedded(self, tokens_BxL: np.ndarray) -> jax.Array:
         name = "token_embedder/embedding"
         return jax.device_put(self.as_written(name, self.raw(name)[tokens_BxL]))
 
     def layer(self, stack: str, number: int) -> Any:
-        """One layer's tree; `stack` is encoder or decoder."""
-
-        def leaf(path: Any, _: Any) -> jax.Array:
-            name = f"{stack}/layers/{path_name(path)}"
-            return jax.device_put(self.as_written(name, self.raw(name, number)))
-
-        return jax.tree_util.tree_map_with_path(leaf, getattr(self._specs, stack).layers)
+        """One layer's tree, read by several threads; `stack` is encoder or decoder."""
+        places, tree = jax.tree_util.tree_flatten_with_path(getattr(self._specs, stack).layers)
+        names = [f"{stack}/layers/{path_name(path)}" for path, _ in places]
+        with ThreadPoolExecutor(_READ_AT_ONCE) as threads:
+            leaves = threads.map(functools.partial(self.whole, layer=number), names)
+            return jax.tree_util.tree_unflatten(tree, leaves)
 
     def table(self, stack: str) -> PositionBias | None:
         if getattr(self._specs, stack).relpos_bias is None:
@@ -91,22 +113,26 @@ _stack_bias = jax.jit(stack_bias, static_argnums=(1, 2, 3), static_argnames="bid
 _rms_norm = jax.jit(rms_norm, static_argnums=2)
 
 
-def _encode(read: _Reader, config: Model, tokens_BxS: np.ndarray) -> jax.Array:
+def _encode(read: _Reader, config: Model, tokens_BxS: np.ndarray) -> Generator[None, None, jax.Array]:
     length = tokens_BxS.shape[1]
     bias = _stack_bias(read.table("encoder"), config, length, length, bidirectional=True)
     x_BxSxE, real_BxS = read.embedded(tokens_BxS), jax.device_put(tokens_BxS > 0)
     for number in range(config.num_encoder_layers):
+        yield
         x_BxSxE = _encoder_layer(x_BxSxE, read.layer("encoder", number), config, bias, real_BxS).block_until_ready()
     return _rms_norm(x_BxSxE, read.norm("encoder"), config.norm_epsilon)
 
 
-def _decode(read: _Reader, config: Model, encoded_BxSxE: jax.Array, batch: Mapping[str, np.ndarray]) -> jax.Array:
+def _decode(
+    read: _Reader, config: Model, encoded_BxSxE: jax.Array, batch: Mapping[str, np.ndarray]
+) -> Generator[None, None, jax.Array]:
     inputs, targets = batch["encoder_input_tokens"], batch["decoder_target_tokens"]
     length = targets.shape[1]
     real = jax.device_put(targets > 0), jax.device_put(inputs > 0)
     bias = _stack_bias(read.table("decoder"), config, length, length, bidirectional=False)
     x_BxTxE = read.embedded(batch["decoder_input_tokens"])
     for number in range(config.num_decoder_layers):
+        yield
         # Without a name of its own, so that it is gone before the next one is read.
         x_BxTxE = _decoder_layer(x_BxTxE, encoded_BxSxE, read.layer("decoder", number), config, bias, *real)
         x_BxTxE.block_until_ready()

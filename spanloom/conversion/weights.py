@@ -23,6 +23,7 @@ Dtype = Literal["float32", "bfloat16", "keep"]
 """In what weights are written; keep: bfloat16 where the source has it, else float32."""
 BLOCK_BYTES = 1 << 25
 _TURNED_AT_A_TIME = 16
+_ALIGNMENT = 64  # bytes
 _THREADS_FROM = 1 << 20  # bytes: below, to start threads takes longer than to copy
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -39,7 +40,7 @@ class Weight:
     """NumPy's name of the type it is stored in, or bfloat16."""
     read: Callable[[int | None], np.ndarray]
     """The numbers of one layer (None: all), in our shape without the layers' axis and in the type as stored. It may be
-    a view of the file. Raises ConversionError where they are damaged."""
+    a view of the file; several threads may read at once. Raises ConversionError where they are damaged."""
     place: Callable[[int | None], tuple[str, Path]]
     """What the source calls that part, and the file it is in: for errors."""
     read_alone: bool = True
@@ -127,7 +128,7 @@ def in_order(array: np.ndarray) -> np.ndarray:
     """
     if not is_turned(array):
         return np.ascontiguousarray(array)
-    result = np.empty(array.shape, array.dtype)
+    result = empty(array.shape, array.dtype)
 
     def copy(first: int, stop: int) -> None:
         for begin in range(first, stop, _TURNED_AT_A_TIME):
@@ -142,6 +143,14 @@ def in_order(array: np.ndarray) -> np.ndarray:
     with ThreadPoolExecutor(cores) as threads:
         list(threads.map(copy, bounds, bounds[1:]))
     return result
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array that JAX on a CPU takes as it is, where it copies one that begins elsewhere."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 def finite(array: np.ndarray, name: str, file: Path) -> np.ndarray:
@@ -173,6 +182,15 @@ def read_whole(weight: Weight) -> np.ndarray:
     for layer in weight.parts:
         array[... if layer is None else layer] = checked(weight, layer, "float32")
     return array
+
+
+def as_float32(array: np.ndarray) -> np.ndarray:
+    """The array in float32: itself where it is already, else a copy that JAX takes as it is."""
+    if array.dtype == np.float32:
+        return array
+    result = empty(array.shape, np.dtype(np.float32))
+    result[...] = array
+    return result
 
 
 def in_memory(params: T5, origin: str) -> dict[str, Weight]:

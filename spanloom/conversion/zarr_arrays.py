@@ -57,18 +57,18 @@ def folder_chunks(folder: Path) -> Chunks:
 
 
 class LastChunk:
-    """The chunk that was decoded last: layers that share one are read one after another."""
+    """The chunk that was decoded last: layers that share one are read one after another. Threads may share it."""
 
     def __init__(self) -> None:
-        self._key: object = None
-        self._chunk: np.ndarray = np.empty(0)
+        self._last: tuple[object, np.ndarray] | None = None
 
     def get(self, key: object, decode: Callable[[], np.ndarray]) -> np.ndarray:
         """That of `key`, which `decode` gives where it is not the last one."""
-        if key != self._key:
-            self._key, self._chunk = None, np.empty(0)  # let go of the old one before there is a new one
-            self._key, self._chunk = key, decode()
-        return self._chunk
+        last = self._last
+        if last is None or last[0] != key:
+            last = self._last = None  # let go of the old one before there is a new one
+            last = self._last = key, decode()
+        return last[1]
 
 
 def open_array(chunks: Chunks, described: Mapping[str, Any] | None = None, last: LastChunk | None = None) -> Stored:

@@ -103,25 +103,12 @@ def _products(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, 
 
 
 def _products_forward(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, ...], Any]:
-    results = jax.lax.platform_dependent(x, kernels, cpu=_joined_products, default=_products_apart)
-    return results, (x, kernels)
+    return tuple(jnp.einsum("...e,ef->...f", x, kernel.astype(x.dtype)) for kernel in kernels), (x, kernels)
 
 
 def _products_backward(saved: Any, gradients: tuple[jax.Array, ...]) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    """The usual gradient. Kernels are cast (on CPU: joined) again, for the copy would be kept for so long."""
-    return jax.lax.platform_dependent(*saved, gradients, cpu=_joined_gradients, default=_gradients_apart)
-
-
-_products.defvjp(_products_forward, _products_backward)
-
-
-def _products_apart(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    return tuple(jnp.einsum("...e,ef->...f", x, kernel.astype(x.dtype)) for kernel in kernels)
-
-
-def _gradients_apart(
-    x: jax.Array, kernels: tuple[jax.Array, ...], gradients: tuple[jax.Array, ...]
-) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    """The usual gradient. Kernels are cast again, for the copy would be kept for so long."""
+    x, kernels = saved
     # TPUs cast what they multiply as they read it, and need a copy only behind a barrier.
     behind = jax.lax.platform_dependent(kernels, tpu=lambda same: same, default=jax.lax.optimization_barrier)
     pairs = zip(gradients, behind, strict=True)
@@ -132,31 +119,7 @@ def _gradients_apart(
     )
 
 
-def _joined_products(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    """One product for all kernels, which XLA's CPU compiler does faster than one for each."""
-    # Stacked beside the width, not along it, so that a sharded width stays sharded.
-    joined_ExKxF = jnp.stack(kernels, axis=1).astype(x.dtype)
-    results = jnp.einsum("...e,ekf->...kf", x, joined_ExKxF)
-    return tuple(jnp.squeeze(part, axis=-2) for part in jax.lax.split(results, [1] * len(kernels), axis=x.ndim - 1))
-
-
-def _joined_gradients(
-    x: jax.Array, kernels: tuple[jax.Array, ...], gradients: tuple[jax.Array, ...]
-) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    """For the kernels' gradient the narrower operand goes left: XLA's CPU compiler copies the left one transposed, and
-    computes it anew, column by column, if it is elementwise; for a wide GELU that takes longer than the product.
-    """
-    gradient = jnp.stack(gradients, axis=-2)
-    kernels, gradient = jax.lax.optimization_barrier((kernels, gradient))
-    joined_ExKxF = jnp.stack(kernels, axis=1).astype(x.dtype)
-    x_gradient = jnp.einsum("...kf,ekf->...e", gradient, joined_ExKxF)
-    fan_in, count, fan_out = joined_ExKxF.shape
-    dtype = kernels[0].dtype
-    if fan_in <= count * fan_out:
-        joined = jnp.einsum("...e,...kf->ekf", x, gradient, preferred_element_type=dtype)
-    else:
-        joined = jnp.moveaxis(jnp.einsum("...kf,...e->kfe", gradient, x, preferred_element_type=dtype), 2, 0)
-    return x_gradient, tuple(joined[:, i] for i in range(count))
+_products.defvjp(_products_forward, _products_backward)
 
 
 def subkey(key: jax.Array | None, number: Any) -> jax.Array | None:

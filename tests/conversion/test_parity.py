@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from same_weights import log_probabilities
 
 from spanloom.conversion import parity
-from spanloom.conversion.weights import in_memory, parts
+from spanloom.conversion.weights import in_memory, parts, same_bits
 from spanloom.settings.vocabulary import Bytes
 from spanloom.vocabularies.build import build
 
@@ -87,3 +88,33 @@ def test_one_bit_anywhere_a_missing_and_a_longer_parameter_are_found(tiny, make_
     assert parity.Comparison(source, {key: one for key, one in source.items() if key != name}).finish() == [name]
     longer = replace(source[name], shape=(source[name].shape[0] + 1, *source[name].shape[1:]))
     assert parity.Comparison(source, {**source, name: longer}).finish() == [name]
+
+
+@pytest.mark.parametrize("source_turned", [False, True])
+@pytest.mark.parametrize("written_turned", [False, True])
+def test_read_in_step_a_layer_is_put_in_order_once_and_a_difference_is_found(
+    tiny, make_source, source_turned, written_turned
+):
+    def lying(weights, turned, changed=None):
+        def reading(name, one):
+            def read(layer):
+                array = one.read(layer).copy()
+                if (name, layer) == changed:
+                    array.view(np.uint32).reshape(-1)[0] ^= 1
+                return np.asfortranarray(array) if turned else array
+
+            return replace(one, read=read)
+
+        return {name: reading(name, one) for name, one in weights.items()}
+
+    whole = in_memory(make_source(tiny).params, "source")
+    source = lying(whole, source_turned)
+    comparison = parity.Comparison(source, lying(whole, written_turned))
+    for name, layer in parts(whole):
+        first, second = comparison.source[name].read(layer), comparison.weights[name].read(layer)
+        assert same_bits(first, second) and (layer is None or (second is first and first.flags.c_contiguous))
+    assert comparison.finish() == []
+    changed = next((name, layer) for name, layer in parts(whole) if layer == 1 and whole[name].read(1).ndim == 2)
+    comparison = parity.Comparison(source, lying(whole, written_turned, changed))
+    first, second = comparison.source[changed[0]].read(1), comparison.weights[changed[0]].read(1)
+    assert comparison.different == [changed[0]] and not same_bits(first, second), "what was written is what is run"

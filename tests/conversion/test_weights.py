@@ -1,5 +1,6 @@
 """Matrices that lie in their files with axes swapped."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -12,3 +13,8 @@ def test_a_turned_matrix_is_put_in_order(shape):
     found = in_order(lying.T)
     assert found.flags.c_contiguous and np.array_equal(found, lying.T)
     assert same_bits(lying.T, found)
+
+
+def test_what_was_put_in_order_is_taken_by_jax_as_it_is():
+    found = in_order(np.ones((300, 500), np.float32).T)
+    assert jax.device_put(found, jax.devices("cpu")[0]).unsafe_buffer_pointer() == found.ctypes.data

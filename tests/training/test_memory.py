@@ -68,9 +68,16 @@ class RestartedError(Exception):
 
 @pytest.mark.parametrize(
     ("words", "restarts"),
-    [(["train", "quickstart"], True), (["finetune"], True), (["train", "quickstart", "--help"], False), ([], False)],
+    [
+        (["train", "quickstart"], True),
+        (["finetune"], True),
+        (["convert", "one", "other"], True),
+        (["train", "quickstart", "--help"], False),
+        (["inspect", "one"], False),
+        ([], False),
+    ],
 )
-def test_only_training_is_started_again(words: list[str], restarts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_computes_is_started_again(words: list[str], restarts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def restart(program: str, argv: list[str]) -> None:
         assert (program, argv[0], argv[1:]) == (sys.executable, sys.executable, sys.orig_argv[1:])
         raise RestartedError
