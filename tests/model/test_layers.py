@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spanloom.model import layers
 from spanloom.model.layers import ACTIVATIONS, activate, dense, dropout, normed_dense, rms_norm
 from spanloom.model.params import Dense, Norm
 
@@ -41,18 +40,6 @@ def test_gradient_of_products_wide_and_narrow(width: int, count: int) -> None:
     ours = lambda x, *ks: jnp.concatenate(dense(x, *(Dense(k) for k in ks)), axis=-1)  # noqa: E731
     np.testing.assert_allclose(ours(X, *kernels), plain_dense(X, *kernels), rtol=1e-5, atol=1e-5)
     same_gradients(ours, plain_dense, X, *kernels)
-
-
-@pytest.mark.parametrize("width", [3, 20])
-def test_products_joined_as_on_cpu_are_those_apart_as_elsewhere(width: int) -> None:
-    kernels = tuple(jax.random.normal(jax.random.key(i), (8, width)) for i in (1, 2))
-    joined, apart = (f(X, kernels) for f in (layers._joined_products, layers._products_apart))
-    gradients = tuple(jax.random.normal(jax.random.key(3 + i), one.shape) for i, one in enumerate(apart))
-    pulled = jax.vjp(layers._products_apart, X, kernels)[1](gradients)
-    same = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)  # noqa: E731
-    jax.tree.map(same, joined, apart)
-    for backward in (layers._joined_gradients, layers._gradients_apart):
-        jax.tree.map(same, backward(X, kernels, gradients), pulled)
 
 
 def test_a_norm_with_its_products_is_one_after_the_other() -> None:
