@@ -1,5 +1,6 @@
 """What stands in examples/: programs that the README's runs begin and end with."""
 
+import gzip
 import json
 import runpy
 import subprocess
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.short
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 PREPARE = EXAMPLES / "prompted_small" / "prepare.py"
+PAIRS = EXAMPLES / "prompted_small" / "pairs.py"
 SHARED_WORDS = EXAMPLES / "prompted_small" / "shared_words.py"
 TABLE = EXAMPLES / "words_to_sounds" / "table.py"
 
@@ -115,6 +117,30 @@ def test_shared_words_tell_pairs_apart_where_a_bound_does(tmp_path):
         "| sick, validation | 2 | 100.0 | 100.0 |",
         "| sick, test | 3 | 66.7 | 66.7 |",
     ]
+
+
+def test_pairs_out_of_text_say_what_they_share(tmp_path):
+    words = [f"w{number}" for number in range(40)]
+    texts = [" ".join(words[(7 * row + step * step) % 40] for step in range(5 + row % 20)) for row in range(1_100)]
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": f"{text}. Too short."}) + "\n" for text in texts)
+    run = [sys.executable, str(PAIRS), str(tmp_path / "out"), str(tmp_path / "a.jsonl.gz")]
+    done = subprocess.run(run, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("1,100 pairs of each kind")
+    shared = runpy.run_path(str(SHARED_WORDS))["shared"]
+    for kind in ("short", "mixed"):
+        assert len(rows_of(tmp_path / "out" / kind / "validation.jsonl")) == 1_000
+        rows = rows_of(tmp_path / "out" / kind / "train.jsonl")
+        assert len(rows) == 100 and {row["same"] for row in rows} == {0, 1}
+        (prompts,) = read_collection([str(tmp_path / "out" / f"{kind}.yaml")]).values()
+        for one in prompts.templates:
+            assert all(map(Prompt(one.name, one.jinja, one.answer_choices), rows)), one.name
+    for row in rows:
+        share = shared(row["sentence1"], row["sentence2"])
+        assert (row["share"], row["same"]) == (min(4, int(5 * share)), int(share > 0.5))
+    few = [*run[:-1], str(tmp_path / "few.jsonl")]
+    (tmp_path / "few.jsonl").write_text(json.dumps({"text": texts[0]}))
+    assert "1 sentences of 5 to 24 words" in subprocess.run(few, capture_output=True, text=True).stderr
 
 
 def test_rates_stand_beside_those_of_copying_and_those_published(tmp_path):
