@@ -109,8 +109,6 @@ def _products_forward(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[tup
 def _products_backward(saved: Any, gradients: tuple[jax.Array, ...]) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     """The usual gradient. Kernels are cast again, for the copy would be kept for so long."""
     x, kernels = saved
-    # XLA's CPU compiler fuses what made the gradient into the products, and other digits come of it with other makers.
-    gradients = jax.lax.platform_dependent(gradients, cpu=jax.lax.optimization_barrier, default=lambda same: same)
     # TPUs cast what they multiply as they read it, and need a copy only behind a barrier.
     behind = jax.lax.platform_dependent(kernels, tpu=lambda same: same, default=jax.lax.optimization_barrier)
     pairs = zip(gradients, behind, strict=True)

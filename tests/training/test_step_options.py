@@ -71,6 +71,7 @@ def test_without_the_option_it_spoils_the_weights():
     assert "skipped" not in metrics and not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
 
 
+@pytest.mark.exact
 def test_skipping_costs_no_digit():
     """Where every step is a number, the losses are those without the option."""
     ends = []
