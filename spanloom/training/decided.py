@@ -10,7 +10,7 @@ from spanloom.model.flops import train_flops
 from spanloom.pipeline.data import Data
 from spanloom.scale.mesh import Layout
 from spanloom.settings.kinds import kind_name
-from spanloom.settings.optimizer import Decaying
+from spanloom.settings.optimizer import Adafactor, Decaying, Rsqrt
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.settings.vocabulary import SentencePiece
@@ -37,6 +37,7 @@ def say_decided(
     for label, text in _rows(run, data, layout, parameters, directory, origin):
         display.say(f"{label + ':':<10} {text}")
     _say_schedule(display, run, origin)
+    _warn_of_rsqrt(display, run, origin)
 
 
 def _rows(
@@ -156,4 +157,16 @@ def _say_schedule(display: Display, run: Run, origin: Origin) -> None:
             f"stays at {run.optimizer.learning_rate * schedule.end_factor:g}. To lower it over all steps: "
             f"--schedule.decay-steps {origin.schedule + run.steps} (in a run that has begun with --accept-change "
             "schedule.decay_steps)"
+        )
+
+
+def _warn_of_rsqrt(display: Display, run: Run, origin: Origin) -> None:
+    """That T5's schedule, which is made for Adafactor's rate of 1, leaves another optimizer next to nothing."""
+    optimizer, highest = run.optimizer, _highest_rate(run, origin)
+    usual = type(optimizer)().learning_rate
+    if isinstance(run.schedule, Rsqrt) and not isinstance(optimizer, Adafactor) and highest < usual / 10:
+        display.warn(
+            f"the schedule rsqrt is made for Adafactor and a learning rate of 1: of {kind_name(type(optimizer))}'s "
+            f"{optimizer.learning_rate:g} it leaves {highest:.2g}, and {usual:g} is usual. "
+            "--schedule constant, or cosine, begins at the whole of it"
         )

@@ -12,7 +12,7 @@ from spanloom.model.flops import train_flops
 from spanloom.scale.mesh import Layout, make_layout
 from spanloom.scale.rules import rules_of
 from spanloom.settings.mesh import AXES, Mesh
-from spanloom.settings.optimizer import Adafactor, Constant, Cosine, Rsqrt
+from spanloom.settings.optimizer import Adafactor, AdamW, Constant, Cosine, Muon, Rsqrt
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Logging
 from spanloom.settings.vocabulary import SentencePiece
@@ -31,7 +31,7 @@ def said(run, *, layout=None, examples=100, is_stream=False):
     vocabulary = build(run.vocabulary)
     data = SimpleNamespace(train=train, lengths={"encoder": 32, "decoder": 9}, vocabulary=vocabulary)
     layout = layout or make_layout(Mesh(), jax.local_devices()[:1])
-    say_decided(SimpleNamespace(say=lines.append), run, data, layout, 24_928, Path("runs/a"))
+    say_decided(SimpleNamespace(say=lines.append, warn=lines.append), run, data, layout, 24_928, Path("runs/a"))
     return lines
 
 
@@ -120,3 +120,18 @@ def test_a_schedule_that_ends_before_the_run_is_said_with_the_setting_that_moves
     assert "ends at step 10 of 20" in line
     assert f"stays at {TEXT.optimizer.learning_rate / 10:g}" in line
     assert "--schedule.decay-steps 20" in line
+
+
+def test_a_schedule_that_leaves_an_optimizer_next_to_nothing_of_its_rate_is_warned_of():
+    """T5's rsqrt, which every run has that names no schedule, is a hundredth at most."""
+
+    def warned(optimizer, schedule):
+        return [line for line in said(replace(TEXT, optimizer=optimizer, schedule=schedule)) if "made for" in line]
+
+    for optimizer in (AdamW(), Muon()):
+        (line,) = warned(optimizer, Rsqrt())
+        assert "of 1: of " in line and "it leaves 1e-05, and 0.001 is usual" in line and "--schedule constant" in line
+        assert not warned(optimizer, Constant())
+    assert not warned(Adafactor(), Rsqrt())
+    assert not warned(AdamW(learning_rate=0.1), Rsqrt())
+    assert not warned(AdamW(), Rsqrt(warmup_steps=16))
