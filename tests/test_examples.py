@@ -5,6 +5,7 @@ import json
 import runpy
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -121,26 +122,56 @@ def test_shared_words_tell_pairs_apart_where_a_bound_does(tmp_path):
 
 def test_pairs_out_of_text_say_what_they_share(tmp_path):
     words = [f"w{number}" for number in range(40)]
-    texts = [" ".join(words[(7 * row + step * step) % 40] for step in range(5 + row % 20)) for row in range(1_100)]
+    texts = [
+        " ".join([f"n{row}", *(words[(7 * row + step**2) % 40] for step in range(4 + row % 20))])
+        for row in range(1_100)
+    ]
     with gzip.open(tmp_path / "a.jsonl.gz", "wt", encoding="utf-8") as file:
-        file.writelines(json.dumps({"text": f"{text}. Too short."}) + "\n" for text in texts)
+        file.writelines(json.dumps({"text": f"{text}. Too short. {text}."}) + "\n" for text in texts)
     run = [sys.executable, str(PAIRS), str(tmp_path / "out"), str(tmp_path / "a.jsonl.gz")]
     done = subprocess.run(run, check=True, capture_output=True, text=True)
     assert done.stdout.startswith("1,100 pairs of each kind")
-    shared = runpy.run_path(str(SHARED_WORDS))["shared"]
+    parts = {}
     for kind in ("short", "mixed"):
-        assert len(rows_of(tmp_path / "out" / kind / "validation.jsonl")) == 1_000
-        rows = rows_of(tmp_path / "out" / kind / "train.jsonl")
-        assert len(rows) == 100 and {row["same"] for row in rows} == {0, 1}
+        parts[kind] = [rows_of(tmp_path / "out" / kind / f"{part}.jsonl") for part in ("train", "validation")]
+        assert [len(rows) for rows in parts[kind]] == [100, 1_000]
+        assert all({row["same"] for row in rows} == {0, 1} for rows in parts[kind])
         (prompts,) = read_collection([str(tmp_path / "out" / f"{kind}.yaml")]).values()
         for one in prompts.templates:
-            assert all(map(Prompt(one.name, one.jinja, one.answer_choices), rows)), one.name
-    for row in rows:
+            assert all(map(Prompt(one.name, one.jinja, one.answer_choices), parts[kind][0])), one.name
+    for row in chain(*parts["short"]):
+        first, second = (row[name].split() for name in ("sentence1", "sentence2"))
+        assert len(first) == len(second) and first != second
+        assert (sorted(first) == sorted(second)) == bool(row["same"])
+    shared = runpy.run_path(str(SHARED_WORDS))["shared"]
+    for row in chain(*parts["mixed"]):
         share = shared(row["sentence1"], row["sentence2"])
         assert (row["share"], row["same"]) == (min(4, int(5 * share)), int(share > 0.5))
-    few = [*run[:-1], str(tmp_path / "few.jsonl")]
-    (tmp_path / "few.jsonl").write_text(json.dumps({"text": texts[0]}))
-    assert "1 sentences of 5 to 24 words" in subprocess.run(few, capture_output=True, text=True).stderr
+    whole = {f"{text}." for text in texts}
+    train, heldout = (
+        {row[name] for row in rows for name in ("sentence1", "sentence2")} & whole for rows in parts["mixed"]
+    )
+    assert len(train) >= 100 and len(heldout) >= 1_000 and not train & heldout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("few.jsonl", b'{"text": "One sentence of six words, here."}\n', "1 sentences of 5 to 24 words"),
+        ("none.jsonl", b'{"text": "a"}\n{"words": "b"}\n', "none.jsonl, line 2"),
+        ("torn.jsonl", b'{"text": "a"}\n{"tex', "torn.jsonl, line 2"),
+        ("torn.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 999)[:-9], "torn.jsonl.gz, line"),
+        ("latin.jsonl", b'{"text": "caf\xe9"}\n', "latin.jsonl, line"),
+        ("nowhere.jsonl", None, "nowhere.jsonl"),
+    ],
+)
+def test_pairs_are_not_made_of_damaged_text(tmp_path, name, content, said):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    run = [sys.executable, str(PAIRS), str(tmp_path / "out"), str(tmp_path / name)]
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_rates_stand_beside_those_of_copying_and_those_published(tmp_path):

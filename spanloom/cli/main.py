@@ -47,8 +47,8 @@ COMMANDS = {
     "diff": ("RUN RUN", "which settings, data and versions differ between two runs"),
 }
 """Command, its arguments and what it does; each is a module of this package with a function `main`."""
-COMPUTING = {"train", "pretrain", "finetune", "convert", "eval", "generate", "score", "fill"}
-"""What takes much memory again and again."""
+WITH_HUGE_PAGES = {"train", "pretrain", "finetune", "convert", "eval", "generate", "score", "fill"}
+"""Commands that take much memory again and again: they begin anew, asking the system for huge pages."""
 LISTING = {"recipes", "plan", "show", "inspect", "diff", "vocab check"}
 """What is there to be read: who has read enough of it may leave."""
 
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         quiet_libtpu()
         _write_any_character()
-    if argv is None and words and words[0] in COMPUTING and not {"-h", "--help"} & set(words):
+    if argv is None and words and words[0] in WITH_HUGE_PAGES and not {"-h", "--help"} & set(words):
         from spanloom.training.memory import use_huge_pages
 
         use_huge_pages()

@@ -265,9 +265,9 @@ def _compare(source: StoredModel, written: StoredModel, dtype: Dtype, done: Call
     weights = parity.Comparison(source.weights, written.weights, dtype, done)
     difference, tokens = 0.0, 0
     if not weights.different and _can_run(source.weights) and _can_run(written.weights):
-        expected, found = streamed.in_step(
-            streamed.said(source.model, weights.source, batch, dtype),
-            streamed.said(written.model, weights.weights, batch),
+        expected, found = streamed.in_lockstep(
+            streamed.log_probabilities_by_layer(source.model, weights.source, batch, dtype),
+            streamed.log_probabilities_by_layer(written.model, weights.weights, batch),
         )
         difference, tokens = parity.largest_difference(expected, found), len(expected)
     wrong = weights.finish()

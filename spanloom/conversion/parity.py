@@ -12,6 +12,7 @@ from spanloom.conversion.weights import (
     Weights,
     cast,
     in_order,
+    owned,
     parts,
     same_bits,
     written_type,
@@ -61,7 +62,7 @@ class Comparison:
     """Compares weights with their source while both are read for something else: nothing is read twice for it.
 
     A layer that was read of `source` is kept until it is read of `weights`, and stands in for it where both are equal:
-    so a matrix that lies turned in a file is put in order once, if both are read in step. Threads may read at once.
+    so a matrix that lies transposed in a file is put in order once, if both are read in lockstep. Threads may read.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Comparison:
         how many numbers were compared."""
         self._source, self._dtype, self._done, self._one_at_a_time = source, dtype, done, threading.Lock()
         self._kept: dict[tuple[str, int | None], np.ndarray] = {}
-        self.source: Weights = {name: replace(one, read=self._keeping(name)) for name, one in source.items()}
+        self.source: Weights = {name: self._as_written(name, one) for name, one in source.items()}
         """`source`, its layers as they are when written, in C order."""
         self._left = dict.fromkeys(parts(source))
         self.different = [
@@ -88,11 +89,14 @@ class Comparison:
                 self.weights[name].read(layer)
         return self.different
 
+    def _as_written(self, name: str, one: Weight) -> Weight:
+        if one.layers is None:  # of an embedding some rows are read, a block at a time
+            return one
+        return replace(one, dtype=written_type(one.dtype, self._dtype), read=self._keeping(name))
+
     def _keeping(self, name: str) -> Callable[[int | None], np.ndarray]:
         def read(layer: int | None) -> np.ndarray:
-            if layer is None:  # an embedding is too large to be cast and kept as a whole
-                return self._source[name].read(layer)
-            array = in_order(self._written(name, layer))
+            array = owned(in_order(self._written(name, layer)))
             if (name, layer) in self._left:
                 self._kept[name, layer] = array
             return array

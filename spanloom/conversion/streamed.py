@@ -16,8 +16,8 @@ from spanloom.model.params import DecoderLayer, EncoderLayer, Norm, PositionBias
 from spanloom.model.t5 import decoder_layer, encoder_layer, stack_bias
 from spanloom.settings.model import Model
 
-Said = Generator[None, None, np.ndarray]
-"""Gives the log-probabilities of a batch; stops before each layer that it reads."""
+LayerByLayer = Generator[None, None, np.ndarray]
+"""Yields nothing, before each layer that it reads; returns the log-probabilities of a batch."""
 _READ_AT_ONCE = 2  # parameters; more need more memory
 _HEAD_BYTES = 1 << 26  # of the output head are multiplied at a time
 
@@ -29,13 +29,13 @@ def log_probabilities(
 
     Weights are read layer by layer, as they are when written in `dtype`; all is computed in float32.
     """
-    (found,) = in_step(said(model, weights, batch, dtype))
+    (found,) = in_lockstep(log_probabilities_by_layer(model, weights, batch, dtype))
     return found
 
 
-def in_step(*models: Said) -> list[np.ndarray]:
-    """What each of several models says, every layer read by one after another before the next layer is by any."""
-    found: dict[Said, np.ndarray] = {}
+def in_lockstep(*models: LayerByLayer) -> list[np.ndarray]:
+    """What each of several models gives; all read a layer, one after another, before any reads its next one."""
+    found: dict[LayerByLayer, np.ndarray] = {}
     while len(found) < len(models):
         for model in models:
             if model not in found:
@@ -46,8 +46,10 @@ def in_step(*models: Said) -> list[np.ndarray]:
     return [found[model] for model in models]
 
 
-def said(model: Model, weights: Weights, batch: Mapping[str, np.ndarray], dtype: Dtype = "keep") -> Said:
-    """`log_probabilities`, for `in_step`."""
+def log_probabilities_by_layer(
+    model: Model, weights: Weights, batch: Mapping[str, np.ndarray], dtype: Dtype = "keep"
+) -> LayerByLayer:
+    """`log_probabilities`, for `in_lockstep`."""
     config = replace(model, dtype="float32", dropout=0.0, attention="einsum")
     read = _Reader(config, weights, dtype)
     inputs, targets = batch["encoder_input_tokens"], batch["decoder_target_tokens"]

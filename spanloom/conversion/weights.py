@@ -153,6 +153,18 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return memory[first : first + size].view(dtype).reshape(shape)
 
 
+def owned(array: np.ndarray) -> np.ndarray:
+    """The array itself, or a copy of a piece of a larger one in memory, all of which it would keep there."""
+    memory = array
+    while isinstance(memory.base, np.ndarray):
+        memory = memory.base
+    if isinstance(memory, np.memmap) or memory.nbytes <= array.nbytes + _ALIGNMENT:
+        return array
+    copy = empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
 def finite(array: np.ndarray, name: str, file: Path) -> np.ndarray:
     """The array itself. Raises ConversionError where it holds NaN or infinity, with what that comes from."""
     lying = array.T if is_turned(array) else array

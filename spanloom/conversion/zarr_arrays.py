@@ -74,7 +74,8 @@ class LastChunk:
 def open_array(chunks: Chunks, described: Mapping[str, Any] | None = None, last: LastChunk | None = None) -> Stored:
     """The array that these chunks are of, as its own .zarray says, else as `described` does (the same fields).
 
-    `last` is shared by arrays that are read by turns, so that one chunk is kept in memory for all of them.
+    `last` is shared by arrays that are read by turns, so that one chunk is kept in memory for all of them, and what
+    threads are decoding beside it.
 
     Raises ConversionError, naming the file, for a missing chunk, a description that makes no sense or disagrees with
     the other one, and for what is not read here (filters, other compressors).

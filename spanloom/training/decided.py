@@ -22,6 +22,7 @@ from spanloom.vocabularies.pieces import pieces_of
 from spanloom.vocabularies.vocabulary import Vocabulary, padded
 
 _MUCH = 1024  # rows
+_ADAFACTOR_UNDER_RSQRT = 0.01  # what T5 was trained with: 1 / sqrt(10,000) at most
 
 
 def say_decided(
@@ -161,12 +162,14 @@ def _say_schedule(display: Display, run: Run, origin: Origin) -> None:
 
 
 def _warn_of_rsqrt(display: Display, run: Run, origin: Origin) -> None:
-    """That T5's schedule, which is made for Adafactor's rate of 1, leaves another optimizer next to nothing."""
+    """That T5's schedule, which is made for Adafactor's rate of 1, leaves another rate next to nothing."""
+    if not isinstance(run.schedule, Rsqrt):
+        return
     optimizer, highest = run.optimizer, _highest_rate(run, origin)
-    usual = type(optimizer)().learning_rate
-    if isinstance(run.schedule, Rsqrt) and not isinstance(optimizer, Adafactor) and highest < usual / 10:
+    usual = _ADAFACTOR_UNDER_RSQRT if isinstance(optimizer, Adafactor) else type(optimizer)().learning_rate
+    if highest < min(usual, optimizer.learning_rate) / 20:
         display.warn(
             f"the schedule rsqrt is made for Adafactor and a learning rate of 1: of {kind_name(type(optimizer))}'s "
-            f"{optimizer.learning_rate:g} it leaves {highest:.2g}, and {usual:g} is usual. "
-            "--schedule constant, or cosine, begins at the whole of it"
+            f"{optimizer.learning_rate:g} it leaves {highest:.2g}, and {usual:g} is usual. --schedule constant, or "
+            "cosine, begins at the whole of it (in a run that has begun with --accept-change schedule)"
         )

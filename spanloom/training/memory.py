@@ -56,7 +56,7 @@ def use_huge_pages() -> None:
     offered: call it first of all. Nothing happens where they are not, or where the user has decided about them.
 
     XLA's CPU client allocates a step's buffers anew each time, and the operating system clears the pages it gives out
-    again, 4 KiB at a time by default: of small models a fifth of the CPU time, as measured, of conversions too.
+    again, 4 KiB at a time by default: a fifth of the CPU time of training small models, as measured.
     glibc reads this setting only when a process begins.
     """
     tunables = os.environ.get(TUNABLES, "")

@@ -1,5 +1,6 @@
 """The comparison sees small mistakes and takes no comfort from NaN."""
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -67,6 +68,28 @@ def test_every_part_is_compared_once_whoever_reads_it(tiny, make_source):
     assert compared == [source[name].read(layer).size]
     assert comparison.finish() == [] and sum(compared) == sum(one.size for one in source.values())
     assert sorted(map(str, read)) == sorted(map(str, parts(source)))
+
+
+def test_a_layer_that_is_kept_keeps_no_more_than_itself(tiny, make_source):
+    """A file's chunk may hold all layers, of which each is a view."""
+    source = in_memory(make_source(tiny).params, "source")
+    chunks = []
+
+    def piece(one):
+        def reading(layer):
+            chunk = np.stack([one.read(number) for number in one.parts])
+            if chunk.nbytes > 1_000:
+                chunks.append(weakref.ref(chunk))
+            return chunk[layer]
+
+        return replace(one, read=reading) if one.layers else one
+
+    pieces = {name: piece(one) for name, one in source.items()}
+    comparison = parity.Comparison(pieces, source)
+    for name, layer in parts(source):
+        assert same_bits(comparison.source[name].read(layer), source[name].read(layer))
+    assert len(chunks) > 10 and not [chunk for chunk in chunks if chunk() is not None]
+    assert comparison.finish() == []
 
 
 def test_one_bit_anywhere_a_missing_and_a_longer_parameter_are_found(tiny, make_source):

@@ -33,9 +33,8 @@ def test_gradient_of_the_norm() -> None:
     same_gradients(lambda x, s: rms_norm(x, Norm(s), 1e-6), plain_norm, X, scale)
 
 
-@pytest.mark.parametrize("width", [3, 8, 20])
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_gradient_of_products_wide_and_narrow(width: int, count: int) -> None:
+@pytest.mark.parametrize(("count", "width"), [(1, 3), (2, 8), (3, 20)])
+def test_gradient_of_products(count: int, width: int) -> None:
     kernels = tuple(jax.random.normal(jax.random.key(i), (8, width)) for i in range(count))
     ours = lambda x, *ks: jnp.concatenate(dense(x, *(Dense(k) for k in ks)), axis=-1)  # noqa: E731
     np.testing.assert_allclose(ours(X, *kernels), plain_dense(X, *kernels), rtol=1e-5, atol=1e-5)
