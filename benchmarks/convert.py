@@ -6,8 +6,7 @@ A Hugging Face folder of random weights is made (by default 0.9 billion of them,
 as --rounds says, copied by safetensors (load_file, save_file, and a flush to disk, which conversions do, too) and
 converted to each format: written, every weight read back and compared, and log-probabilities of source and result
 computed layer by layer. Every one runs in a process of its own, whose peak memory is told with the time. The median of
-the rounds counts; imports and Python's start do not. CPU seconds, of all threads, are told beside: they are what a busy
-machine does not change.
+the rounds counts; imports and Python's start do not. CPU seconds, of all threads, are told beside.
 """
 
 import argparse
@@ -34,8 +33,9 @@ def peak():
 
 from spanloom.training.memory import use_huge_pages
 
-use_huge_pages()  # as spanloom convert does, first of all; and for safetensors' copy, too
 way, source, out, dtype = sys.argv[1:]
+if way != "safetensors":
+    use_huge_pages()  # as spanloom convert does, first of all
 spent = {}
 if way == "safetensors":
     from safetensors.numpy import load_file, save_file

@@ -3,9 +3,13 @@
 import gzip
 import itertools
 import json
+import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from golden_data import shared_dir
 
 from spanloom.cli.main import main
@@ -79,3 +83,20 @@ def test_prompted_questions(tmp_path, monkeypatch):
     }
     for name, numbers in ranked.items():
         assert numbers["accuracy"] > numbers["majority"] + 10, f"{name}: {numbers}"
+
+
+@pytest.mark.slow
+def test_the_readme_run_on_prompts_runs_to_its_end_and_again(tmp_path):
+    """All of its commands in a few steps each; given again, each says that it is done."""
+    with gzip.open(shared_dir("data", "corpora", "eltec") / "en.jsonl.gz", "rt", encoding="utf-8") as file:
+        (tmp_path / "novels.jsonl").write_text("".join(itertools.islice(file, 4)), encoding="utf-8")
+    places = [shared_dir("data", "labelled"), tmp_path / "novels.jsonl", shared_dir("data", "promptsource", "v0.2.3")]
+    line = ["bash", EXAMPLES / "prompted_small" / "run.sh", *places, tmp_path / "out"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "FEWER": "400"}
+    for _ in range(2):
+        done = subprocess.run(line, env=environment, check=True, capture_output=True, text=True)
+        assert "| glue_mrpc, test | 1,725 | 66.5 |" in done.stdout
+    for run, rows in (("prompted", 26 - 6), ("test", 4 + 5 + 12)):
+        results = (tmp_path / "out" / "runs" / run / "eval" / "results.jsonl").read_text().splitlines()
+        assert sum(json.loads(row)["kind"] == "task" for row in results) == rows
