@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's run on prompts, from published data to the table: an hour of two cores in all.
+# The README's run on prompts with pairs first, from published data to its table: an hour of two cores in all.
 #
 #     bash examples/prompted_small/run.sh LABELLED NOVELS PROMPTS OUT
 #
