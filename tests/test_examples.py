@@ -160,10 +160,11 @@ def test_pairs_out_of_text_say_what_they_share(tmp_path):
         ("few.jsonl", b'{"text": "One sentence of six words, here."}\n', "1 sentences of 5 to 24 words"),
         ("none.jsonl", b'{"text": "a"}\n{"words": "b"}\n', "none.jsonl, line 2"),
         ("torn.jsonl", b'{"text": "a"}\n{"tex', "torn.jsonl, line 2"),
-        ("torn.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 999)[:-9], "torn.jsonl.gz, line"),
+        ("torn.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 999, mtime=0)[:-9], "torn.jsonl.gz, line"),
         ("latin.jsonl", b'{"text": "caf\xe9"}\n', "latin.jsonl, line"),
         ("nowhere.jsonl", None, "nowhere.jsonl"),
     ],
+    ids=["too few", "no text", "torn", "torn gzip", "not UTF-8", "missing"],
 )
 def test_pairs_are_not_made_of_damaged_text(tmp_path, name, content, said):
     if content is not None:
