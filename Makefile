@@ -1,7 +1,7 @@
 # make quickstart   set up .venv and train a small byte model on the documentation inside this Python, or show it again
 # make test         set up .venv and run the tests that need nothing but the core and pytest, in under ten minutes
-# make check        everything CI runs: lint, types, all tests, parity with torch and transformers, newer Pythons
-# make check-all    that, and what takes long
+# make check        everything CI runs: lint, types, all tests but slow ones, parity with torch and transformers, newer Pythons
+# make check-all    that, and the slow ones: random kills, Apache Beam, transformers 4.46.3
 # make bench        the benchmarks: a training step beside transformers; data, mixing, packing, loading, the command
 
 VENV := .venv

@@ -20,8 +20,8 @@ SRC may be a run directory, one of its checkpoints/STEP, a checkpoint of T5X or 
 a Hugging Face folder, or what this command wrote; what it is and which model is found out. The checkpoints of T5X and
 Mesh TensorFlow hold no vocabulary: where the SentencePiece model lies beside them, or they are of bytes, it is found,
 too. hf is a folder that Hugging Face loads; t5x a checkpoint of T5X (version 3) with Adafactor's memory where SRC has
-it, so that training goes on there; spanloom one that every command here takes, memory included. One layer is in memory
-at a time, so that models convert that are much larger than it.
+it, so that training goes on there; spanloom one that every command here takes, memory included. A layer of source
+and result is in memory at a time, so that models convert that are much larger than it.
 
     spanloom convert runs/quickstart exported --to hf
     spanloom convert runs/a exported --to hf --which best --dtype bfloat16

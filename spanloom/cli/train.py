@@ -26,7 +26,7 @@ RECIPE is the name of a shipped recipe (`spanloom recipes` lists them), a .py fi
 that returns a Run, or a list of them that follow one another (stages: language after language), or a run directory.
 Stages are written to OUT/1-NAME, OUT/2-NAME, ..., each a run directory; the command goes on inside any of them.
 
-  spanloom train quickstart                    a small model in five minutes, text included
+  spanloom train quickstart                    a small model in three minutes, text included
   spanloom train runs/quickstart --steps 2000  a longer run of what is there
   spanloom train my_recipe.py --out runs/mine  a recipe of your own
   spanloom train stages.py --stage.2.steps 500 a flag holds for all stages, with its number for one

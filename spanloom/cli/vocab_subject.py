@@ -20,7 +20,7 @@ class Subject:
 
 
 def find_vocabulary(word: str, which: str = "last", extra_ids: int = 100) -> Subject:
-    """What `word` names: bytes (or a byt5 size), a .model file, a run, a checkpoint or a Hugging Face folder.
+    """What `word` names: bytes (or a byt5 size), a .model file, or a model: a run's, a checkpoint's, a folder's.
 
     `extra_ids` are appended to a file without sentinels of its own. Raises CommandError for a published size whose
     file must be named; ConversionError, CheckpointError or VocabularyError where it is nothing of the kind.
@@ -55,6 +55,11 @@ def _of_checkpoint(path: Path, which: str) -> Subject:
         if found is None:
             raise CommandError(f"{path} is {KINDS[kind]}, which holds no vocabulary: name its .model file")
         return Subject(found.vocabulary, f"that of {path}, {KINDS[kind]}", opened.model.vocab_size)
+    if kind == "converted":
+        from spanloom.training.converted import stored_converted
+
+        model = stored_converted(path)
+        return Subject(model.vocabulary, f"that of {path}, {KINDS[kind]}", model.model.vocab_size)
     from spanloom.training.checkpoint_paths import open_checkpoint
     from spanloom.training.facts import read_facts, vocabulary_inside, vocabulary_of
 

@@ -144,7 +144,7 @@ def convert(
     progress: Callable[[str], None] = lambda line: None,
     watch: Watch = unwatched,
 ) -> Report:
-    """Write a model in another format and check it before it is put in place; one layer is in memory at a time.
+    """Write a model in another format and check it before it is put in place; a layer of each is in memory at a time.
 
     What was written is read back: weights (and the optimizer's memory, where it is written) must be equal to the last
     bit, the sentinels the same, and log-probabilities of fixed sentences within 1e-4, computed layer by layer. In

@@ -1,6 +1,6 @@
 """A language's own T5 1.1, from scratch with a vocabulary of its own, or mT5 continued: the Romanian T5, redone.
 
-    spanloom vocab train --text 'ro/*.txt' --size 64000 --out ro
+    spanloom vocab train --text 'ro/*.txt' --size 63900 --out ro  # and 100 sentinels
     spanloom train ro_t5 --text 'ro/*.jsonl.gz' --vocabulary ro/spiece.model --out runs/ro_base
     spanloom train ro_t5 --hub someone/corpus --vocabulary ro/spiece.model --model t5_1_1_large --out runs/ro_large
     spanloom train ro_t5 --text 'ro/*.jsonl.gz' --start mt5_base/checkpoint_1000000 --out runs/ro_mt5

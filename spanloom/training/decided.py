@@ -85,9 +85,10 @@ def _ids(run: Run, vocabulary: Vocabulary) -> str:
     what = "bytes"
     if isinstance(settings, SentencePiece):
         own = len(pieces_of(next(iter(vocabulary.files().values()))))
-        what = f"{own:,} pieces of {settings.path}"
-        if own < vocabulary.size:
-            shown = f", which the file has none of, appended after them{shown}"
+        inside = own == vocabulary.size
+        what = f"{own - inside * len(sentinels):,} pieces of {settings.path}"
+        if sentinels:
+            shown = f" in it{shown}" if inside else f", which the file has none of, appended after them{shown}"
     enough = padded(vocabulary.size)
     idle = f", of which {rows - vocabulary.size:,} are never used: --model.vocab-size {enough} has fewer"
     hint = idle if rows - enough >= _MUCH else ""

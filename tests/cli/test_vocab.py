@@ -7,11 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 from vocabulary_models import sentences, write_model
 
 from spanloom.cli.main import main
-from spanloom.settings.vocabulary import SentencePiece
+from spanloom.conversion.convert import convert_to_hf
+from spanloom.conversion.trained_model import Lineage, TrainedModel
+from spanloom.model.params import declare, initialize
+from spanloom.model.sizes import named
+from spanloom.settings.vocabulary import Bytes, SentencePiece
 from spanloom.vocabularies.build import build
 
 
@@ -65,6 +70,17 @@ def test_check_knows_what_checkpoints_have(corpus, capsys):
     assert code == 1 and "does not exist" in err
     code, _, err = run(capsys, "check", "lines.txt")
     assert code == 1 and "is not a SentencePiece model" in err
+
+
+@pytest.mark.short
+def test_check_takes_folders_that_convert_wrote(corpus, capsys):
+    model = named("byt5_tiny")
+    params = initialize(declare(model), jax.random.key(0))
+    convert_to_hf(TrainedModel(model, params, Bytes(), Lineage("test")), Path("hf"))
+    assert main(["convert", "hf", "own", "--to", "spanloom"]) == 0
+    for folder, kind in (("hf", "a Hugging Face folder"), ("own", "a model converted by Spanloom")):
+        code, out, _ = run(capsys, "check", folder)
+        assert code == 0 and "384 in 384 rows" in out and kind in out
 
 
 @pytest.mark.short

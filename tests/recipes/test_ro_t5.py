@@ -1,5 +1,8 @@
 """A language's own T5, from scratch or from mT5: the values of the original, and what is refused."""
 
+import re
+import sys
+
 import pytest
 from bare_checkpoint import save_bare
 
@@ -25,6 +28,12 @@ def test_from_scratch_it_has_the_originals_values():
     assert (run.optimizer.learning_rate, run.schedule.warmup_steps, run.model.dropout) == (1.0, 10_000, 0.0)
     assert train_flops(run.model, 128, 512, 114) == pytest.approx(5.7e13, rel=0.04)
     assert recipe(("ro.txt",), vocabulary="ro.model", model="t5_1_1_large").model.d_model == 1024
+
+
+def test_the_vocabulary_that_its_help_makes_fits_its_embedding():
+    """Sentinels come on top of --size."""
+    (size,) = re.findall(r"--size (\d+)", sys.modules[recipe.__module__].__doc__)
+    assert int(size) + 100 == recipe(("ro.txt",), vocabulary="ro.model").model.vocab_size
 
 
 def test_a_released_model_goes_on_at_its_step(tmp_path):

@@ -75,7 +75,7 @@ def test_a_model_file_without_sentinels_is_named_and_so_are_rows_that_nobody_nee
         "(119, 118, ...); 128 rows"
     )
     assert ids(sentinels=10).endswith(
-        f"pieces of {tmp_path}/my.model and 10 sentinels (109, 108, ...); 32,128 rows, of which "
+        f"pieces of {tmp_path}/my.model and 10 sentinels in it (109, 108, ...); 32,128 rows, of which "
         "32,018 are never used: --model.vocab-size 128 has fewer"
     )
     assert ids(start="runs/a").endswith("; 32,128 rows")
