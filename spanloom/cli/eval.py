@@ -18,9 +18,10 @@ would reach. Choices are ranked as T0 was judged: by summed log-probability, end
 data set, mean, median and quartiles over its templates, and the macro average over data sets. Losses are in nats a
 target token, shares times 100. What others published of the recipe's models (t0's) stands in a table below.
 
-CHECKPOINT is a run directory, one of its checkpoints/STEP or a Hugging Face folder; RECIPE and flags are those of
-`spanloom train`, and without it the run's own; a recipe's --start is CHECKPOINT unless it is given. Held-out parts
-that are missing in OUT/stores (--out) are built there. Data sets that nothing is learnt from are taken --whole.
+CHECKPOINT is a run directory, one of its checkpoints/STEP, or a model in any format that convert reads; RECIPE and
+flags are those of `spanloom train`, and without it the run's own; a recipe's --start is CHECKPOINT unless it is given.
+Held-out parts that are missing in OUT/stores (--out) are built there. Data sets that nothing is learnt from are taken
+--whole.
 
 OUT/eval (--results) gets results.jsonl, .csv and .md, published.md and, for each model and task, a file of predictions:
 inputs, targets, what was written, a score for each choice. What is there already is not computed again while
@@ -83,11 +84,11 @@ def main(argv: Sequence[str]) -> int:
 
 def _own_recipe(checkpoint: str) -> Recipe:
     """The run that a checkpoint is of."""
-    from spanloom.conversion.detect import detect
+    from spanloom.conversion.detect import KINDS, detect
 
     path = Path(checkpoint)
-    if detect(path) == "huggingface":
-        raise UsageError(f"{checkpoint} is a Hugging Face folder, which names no tasks: spanloom eval FOLDER RECIPE")
+    if (kind := detect(path)) not in ("run", "checkpoint"):
+        raise UsageError(f"{checkpoint} is {KINDS[kind]}, which names no tasks: spanloom eval FOLDER RECIPE")
     path = path.resolve() if path.name in (".", "..") else path
     home = next((one for one in (path, *path.absolute().parents[:2]) if (one / "run.json").is_file()), path)
     return find(str(home))

@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     @dataclass(frozen=True)
     class Options:
         checkpoint: Annotated[Positional[str], arg(metavar="CHECKPOINT")]
-        """A run directory, one of its checkpoints/STEP, or a Hugging Face folder."""
+        """A run directory, one of its checkpoints/STEP, or a model in any format that `convert` reads."""
         text: tuple[str, ...] = ()
         """Lines given here instead of in a file; words after the checkpoint are such lines, too."""
         input: str | None = None

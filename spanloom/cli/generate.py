@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     @dataclass(frozen=True)
     class Options(Generation):
         checkpoint: Annotated[Positional[str], arg(metavar="CHECKPOINT")] = dataclasses.field(kw_only=True)
-        """A run directory, one of its checkpoints/STEP, or a Hugging Face folder."""
+        """A run directory, one of its checkpoints/STEP, or a model in any format that `convert` reads."""
         input: str | None = None
         """File of lines or JSONL; - or unset: standard input."""
         output: str | None = None

@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
     @dataclass(frozen=True)
     class Options:
         checkpoint: Annotated[Positional[str], arg(metavar="CHECKPOINT")]
-        """A run directory, one of its checkpoints/STEP, or a Hugging Face folder."""
+        """A run directory, one of its checkpoints/STEP, or a model in any format that `convert` reads."""
         pairs: Annotated[Positional[str], arg(metavar="PAIRS")]
         """File of JSONL; -: standard input."""
         output: str | None = None

@@ -45,6 +45,7 @@ def place(tmp_path_factory):
     (folder / "reviews.yaml").write_text("dataset: reviews\n" + PROMPTS)
     (folder / "other.yaml").write_text("dataset: other\nsubset: x\n" + "\n".join(PROMPTS.split("\n")[:3]))
     convert_to_hf(replace(tiny_source(), vocabulary=Bytes("google")), folder / "hf")
+    assert main(["convert", str(folder / "hf"), str(folder / "own"), "--to", "spanloom"]) == 0
     here = Path.cwd()
     os.chdir(folder)
     try:
@@ -118,9 +119,10 @@ def test_a_run_on_its_own_tasks(inside, place, capsys):
         assert "(macro average)" in text and text.count("(median)") == 2 and "run-2" in text and "good?" in text
 
 
-def test_ranks_are_of_the_log_probabilities_of_choices(inside, place):
+@pytest.mark.parametrize("start", ["hf", "own"])
+def test_ranks_are_of_the_log_probabilities_of_choices(start, inside, place):
     out = inside / "e"
-    assert main(["eval", "hf", "prompted", *WORDS, "--out", "run", "--results", str(out), "--tasks", "reviews_*"]) == 0
+    assert main(["eval", start, "prompted", *WORDS, "--out", "run", "--results", str(out), "--tasks", "reviews_*"]) == 0
     model = LoadedModel(replace(tiny_source(), vocabulary=Bytes("google")))
     (folder,) = (path for path in out.iterdir() if path.is_dir())
     for task in ("reviews_good_", "reviews_any"):
@@ -235,6 +237,8 @@ def test_jobs_that_run_at_once(inside, place):
         (["run", "--checkpoints", "5"], 1, "has no checkpoint 5: ask for 'last', 'best' or one of [1, 2]"),
         (["run", "--checkpoints", "first"], 2, "--checkpoints first: must be last, best, all, or steps"),
         (["hf"], 2, "hf is a Hugging Face folder, which names no tasks: spanloom eval FOLDER RECIPE"),
+        (["own"], 2, "own is a model converted by Spanloom, which names no tasks: spanloom eval FOLDER RECIPE"),
+        (["own", "prompted"], 1, "prompted needs --data"),
         (["hf", "prompted", "--checkpoints", "all"], 1, "prompted needs --data"),
         (["hf", "quickstart", "--checkpoints", "all"], 2, "--checkpoints chooses among those of a run directory"),
         (["run", "--shard", "2/2"], 2, "--shard 2/2: jobs are counted from 0"),
