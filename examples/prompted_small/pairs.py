@@ -57,7 +57,7 @@ Row = dict[str, Any]
 Words = tuple[str, ...]
 
 
-def sentences(paths: Iterable[Path]) -> Iterator[tuple[str, ...]]:
+def sentences(paths: Iterable[Path]) -> Iterator[Words]:
     """The words of each sentence of 5 to 24 words. Ends the program at a file or line that is not as it should be."""
     for path in paths:
         number = 0

@@ -35,14 +35,15 @@ def say_decided(
     origin: Origin = FROM_THE_BEGINNING,
 ) -> None:
     """The table, line by line, and what is remarkable about it. `parameters`: how many numbers the model has."""
-    for label, text in _rows(run, data, layout, parameters, directory, origin):
+    highest = _highest_rate(run, origin)
+    for label, text in _rows(run, data, layout, parameters, directory, highest):
         display.say(f"{label + ':':<10} {text}")
     _say_schedule(display, run, origin)
-    _warn_of_rsqrt(display, run, origin)
+    _warn_of_rsqrt(display, run, highest)
 
 
 def _rows(
-    run: Run, data: Data, layout: Layout, parameters: int, directory: Path, origin: Origin
+    run: Run, data: Data, layout: Layout, parameters: int, directory: Path, highest_rate: float
 ) -> Iterator[tuple[str, str]]:
     model, log = run.model, run.log
     yield (
@@ -61,7 +62,7 @@ def _rows(
     yield (
         "schedule",
         f"{kind_name(type(run.schedule))}, warm-up of {run.schedule.warmup_steps:,} steps, at most "
-        f"{_highest_rate(run, origin):.2g} in these steps",
+        f"{highest_rate:.2g} in these steps",
     )
     yield "batch", _batch(run, data)
     yield "steps", _amounts(run, data)
@@ -162,11 +163,11 @@ def _say_schedule(display: Display, run: Run, origin: Origin) -> None:
         )
 
 
-def _warn_of_rsqrt(display: Display, run: Run, origin: Origin) -> None:
+def _warn_of_rsqrt(display: Display, run: Run, highest: float) -> None:
     """That T5's schedule, which is made for Adafactor's rate of 1, leaves another rate next to nothing."""
     if not isinstance(run.schedule, Rsqrt):
         return
-    optimizer, highest = run.optimizer, _highest_rate(run, origin)
+    optimizer = run.optimizer
     usual = _ADAFACTOR_UNDER_RSQRT if isinstance(optimizer, Adafactor) else type(optimizer)().learning_rate
     if highest < min(usual, optimizer.learning_rate) / 20:
         display.warn(

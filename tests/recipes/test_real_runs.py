@@ -87,7 +87,7 @@ def test_prompted_questions(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_readme_run_on_prompts_runs_to_its_end_and_again(tmp_path):
-    """All of its commands in a few steps each; given again, each says that it is done."""
+    """All of its commands in a few steps each; given again, they come to the same table."""
     with gzip.open(shared_dir("data", "corpora", "eltec") / "en.jsonl.gz", "rt", encoding="utf-8") as file:
         (tmp_path / "novels.jsonl").write_text("".join(itertools.islice(file, 4)), encoding="utf-8")
     places = [shared_dir("data", "labelled"), tmp_path / "novels.jsonl", shared_dir("data", "promptsource", "v0.2.3")]
