@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
+from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.model.remat import MIXED
 
 ON_CHIP = 128 * 1024 * 1024
@@ -156,8 +157,12 @@ class Mask:
     """Where the text of each row ends, int32, if that and `causal` are all there is to it; None for packed rows."""
     causal: bool
     """Whether later keys are hidden."""
-    batch_shards: int
-    """Parts into which the batch is divided."""
+    query_numbers_BxT: jax.Array | None
+    """int32: a query sees the keys of its own number. None: all have 1."""
+    key_numbers_BxS: jax.Array
+    """int32; no query has that of padding."""
+    place: Placement
+    """Where the arrays lie."""
 
 
 def make_mask(
@@ -166,14 +171,16 @@ def make_mask(
     key_segments_BxS: jax.Array | None = None,
     *,
     causal: bool = False,
-    batch_shards: int = 1,
+    place: Placement = ANYWHERE,
 ) -> Mask:
     """The mask of `padding_mask`."""
     added = padding_mask(key_valid_BxS, query_segments_BxT, key_segments_BxS, causal=causal)
-    if query_segments_BxT is not None:
-        return Mask(added, None, causal, batch_shards)
+    if query_segments_BxT is not None and key_segments_BxS is not None:
+        numbers = jnp.where(key_valid_BxS, key_segments_BxS, -1)
+        return Mask(added, None, causal, query_segments_BxT, numbers, place)
     ends_S = np.arange(1, key_valid_BxS.shape[-1] + 1, dtype=np.int32)
-    return Mask(added, jnp.max(jnp.where(key_valid_BxS, ends_S, 0), axis=-1), causal, batch_shards)
+    key_lengths_B = jnp.max(jnp.where(key_valid_BxS, ends_S, 0), axis=-1)
+    return Mask(added, key_lengths_B, causal, None, key_valid_BxS.astype(jnp.int32), place)
 
 
 def position_bucket(distance: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from spanloom.model import params as tree
 from spanloom.model.attention import Mask, attention
 from spanloom.model.fused_attention import fused_attention, takes_fused
+from spanloom.model.pallas_attention import pallas_attention, takes_pallas
 from spanloom.model.remat import PROJECTIONS, UP
 from spanloom.settings.model import Model
 
@@ -204,6 +205,9 @@ def attend(
     keep = keep_mask(key, config.dropout, (*keys.shape[:3], 1), x_BxTxE.dtype)
     if takes_fused(config):
         mixed_BxTxHxD = fused_attention(query, keys, values, bias_1xHxTxS, mask, keep)
+    elif takes_pallas(config, mask.place.device, query.shape[1], keys.shape[1]):
+        mixed_BxTxHxD = pallas_attention(query, keys, values, bias_1xHxTxS, mask, keep)
     else:
-        mixed_BxTxHxD = attention(query, keys, values, bias_1xHxTxS, mask.added_Bx1xTxS, keep, mask.batch_shards)
+        shards = mask.place.batch_shards
+        mixed_BxTxHxD = attention(query, keys, values, bias_1xHxTxS, mask.added_Bx1xTxS, keep, shards)
     return dense(mixed_BxTxHxD.reshape(*x_BxTxE.shape[:2], -1), layer.out)[0]

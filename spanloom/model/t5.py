@@ -165,7 +165,7 @@ def _encode(
 ) -> jax.Array:
     key, length = subkey(dropout_key, 0), tokens_BxS.shape[1]
     real = _real(tokens_BxS, segments_BxS)
-    mask = make_mask(real, segments_BxS, segments_BxS, batch_shards=place.batch_shards)
+    mask = make_mask(real, segments_BxS, segments_BxS, place=place)
     shared_bias = stack_bias(encoder.relpos_bias, config, length, length, bidirectional=True)
 
     specs = tree.declare(config).encoder.layers
@@ -198,7 +198,7 @@ def _decode(
 ) -> jax.Array:
     (inputs_BxS, targets_BxT), (encoder_segments, decoder_segments) = tokens, segments
     key, length = subkey(dropout_key, 1), targets_BxT.shape[1]
-    masked = functools.partial(make_mask, batch_shards=place.batch_shards)
+    masked = functools.partial(make_mask, place=place)
     mask = masked(_real(targets_BxT, decoder_segments), decoder_segments, decoder_segments, causal=True)
     cross_mask = masked(_real(inputs_BxS, encoder_segments), decoder_segments, encoder_segments)
     shared_bias = stack_bias(decoder.relpos_bias, config, length, length, bidirectional=False)

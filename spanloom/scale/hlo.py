@@ -20,6 +20,7 @@ _ELEMENT = re.compile(r"%?([\w.\-]+) = [su]32\[\]\S* get-tuple-element\([^)]*\),
 _COMMENT = re.compile(r"/\*.*?\*/")
 _SHORTER = re.compile(r"ROOT .* compare\((.*?)\), direction=LT")
 _ARRAY = re.compile(r"\b(pred|[suf]\d+|bf16|f8\w+)\[([\d,]*)\]")
+_KERNEL_FLOPS = re.compile(r'custom_call_target="tpu_custom_call".*"cost_estimate":\{"flops":"(\d+)"')
 _COLLECTIVE = re.compile(
     r"= (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all|collective-permute|"
     r"collective-broadcast)(-start)?\("
@@ -110,7 +111,14 @@ class Program:
     @functools.cache  # noqa: B019 (a program is short-lived)
     def _once(self, name: str) -> Cost:
         """The cost of a computation as XLA counts it, as if it were the entry of the module."""
-        return xla_cost("\n".join(["HloModule part", *self._preamble, *self._with_entry(name)]))
+        counted = xla_cost("\n".join(["HloModule part", *self._preamble, *self._with_entry(name)]))
+        return counted + Cost(self._kernel_flops(name))
+
+    def _kernel_flops(self, name: str) -> float:
+        """What kernels that XLA did not write say of themselves, bodies of loops once."""
+        lines = (line for one in [name, *self._called(name)] for line in self._lines.get(one, ()))
+        said = sum(float(found[1]) for line in lines if (found := _KERNEL_FLOPS.search(line)))
+        return said + sum(self._kernel_flops(loop.body) for loop in self._inner_loops(name))
 
     def _with_entry(self, entry: str) -> Iterator[str]:
         wanted = self._reached(entry)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -36,6 +36,11 @@ class Layout(Placement):
     def sizes(self) -> Mapping[str, int]:
         """Devices along each axis."""
         return self.mesh.shape
+
+    @property
+    def device(self) -> Any:
+        """One of the devices, which need not be this machine's."""
+        return self.mesh.devices.flat[0]
 
     @property
     def batch_shards(self) -> int:
@@ -126,6 +131,12 @@ class Layout(Placement):
     def activations(self, x: jax.Array, *axes: str) -> jax.Array:
         """Divided by the rules."""
         return jax.lax.with_sharding_constraint(x, self.sharding(axes, x.shape))
+
+    def on_each_device(self, function: Callable[..., Any], *operands: tuple[jax.Array, tuple[str, ...]]) -> Any:
+        """Parts as the rules divide the operands, and the result as the first of them."""
+        parts = tuple(self.sharding(axes, x.shape).spec for x, axes in operands)
+        divided = jax.shard_map(function, mesh=self.mesh, in_specs=parts, out_specs=parts[0], check_vma=False)
+        return divided(*(x for x, _ in operands))
 
     def weights(self, params: Any, specs: Any) -> Any:
         """Gathered from along fsdp just before they are used; divided along tensor. Their gradients are divided along
@@ -236,8 +247,8 @@ def heldout_batch(layout: Layout, rows: Mapping[str, np.ndarray]) -> dict[str, j
 
 
 def placement_of(layout: Layout) -> Placement:
-    """What the model asks where its arrays are to lie; on one device it need not ask."""
-    return layout if layout.mesh.size > 1 else ANYWHERE
+    """What the model asks where its arrays are to lie; on one device it need not ask, unless that has kernels."""
+    return layout if layout.mesh.size > 1 or layout.device.platform == "tpu" else ANYWHERE
 
 
 def _owner(name: str, parameters: Mapping[str, Any]) -> str:

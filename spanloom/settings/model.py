@@ -47,9 +47,11 @@ class Model:
     """What the backward pass computes again instead of keeping it, each a step smaller in memory: none; cheap (norms,
     activations, attention's output and one of two feed-forward products: about 8 % more FLOPs, the one to try first);
     feed_forward (that and all of the feed-forward layer: 15 %); full (all but each layer's input: 30 %)."""
-    attention: Literal["auto", "einsum", "cudnn"] = "auto"
+    attention: Literal["auto", "einsum", "cudnn", "pallas"] = "auto"
     """How attention is computed: einsum, which every device can do; cudnn, NVIDIA's fused kernel for bfloat16 (flash
-    attention: no weights in memory); auto takes cudnn on a GPU in bfloat16 where heads fit it, einsum elsewhere."""
+    attention: no weights in memory); pallas, our kernel for TPUs of v4 or later in bfloat16 (no weights in memory, for
+    rows of up to 512 tokens, 1,024 from v5e on); auto takes cudnn on a GPU and pallas on a TPU where they fit, einsum
+    elsewhere."""
     name: str = "custom"
     """The published name, for reports and model cards; decides nothing."""
 

@@ -77,6 +77,7 @@ VARIANTS = {
     "T5 1.0": {"model": {"tie_embeddings": True, "activations": ["relu"]}, "seed": 5},
     "umT5": {"model": {"per_layer_position_bias": True}},
     "remat": {"model": {"remat": "full"}},
+    "kernel": {"model": {"attention": "pallas"}, "packed": True},
 }
 
 
