@@ -1,22 +1,25 @@
 """What a training step costs a TPU, beside T5X: FLOPs, bytes and temporaries, compiled ahead of time on any machine.
 
-    .venv/bin/python benchmarks/tpu.py [--cases small-v5e ...] [--remat none cheap] [--output FILE.json]
+    .venv/bin/python benchmarks/tpu.py [--cases base-v4 ...] [--remat none cheap] [--from-depths 2 4] [--output FILE]
 
 Needs libtpu, TPU's compiler, and no TPU: pip install 'spanloom[tpu]'. T5X's figures are of its own training step (no
 rematerialisation), lowered with jax 0.10.2 and compiled by libtpu 0.0.42, which is what to compare with:
 pip install libtpu==0.0.42. Both: float32 masters, bfloat16 compute, Adafactor, data parallel, 512/114, no dropout,
 layers unrolled. Per device; loops (ours are the loss's chunks) counted as often as they run. A small model compiles in
-2 minutes of one core, base in 5, large in 15. Exit status 1 if a goal is missed.
+2 minutes of one core, base in 5, large in 15, and for a v4 in several times as many: --from-depths compiles it with so
+few layers, twice, and adds as much for every further layer as lies between the two. Exit status 1 if a goal is missed.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from spanloom.model.sizes import named
 
 LENGTHS = {"encoder": 512, "decoder": 114}
 RECOMMENDED = "cheap"
@@ -60,15 +63,14 @@ COLUMNS = ("case", "remat", "TFLOP", "T5X", "ratio", "GB", "T5X", "ratio", "GiB 
 Row = dict[str, Any]
 
 
-def measure(name: str, remat: str) -> Row:
-    """Compiles one case: what it costs."""
+def measure(name: str, remat: str, layers: int | None = None) -> Row:
+    """Compiles one case, of so many layers in either stack if not of its own: what it costs."""
     from spanloom.scale.libtpu import prepare_libtpu
 
     prepare_libtpu()
     import jax
     from jax.experimental import topologies
 
-    from spanloom.model.sizes import named
     from spanloom.scale.compiled import compile_and_look
     from spanloom.scale.mesh import make_layout
     from spanloom.settings.run import Run
@@ -79,6 +81,8 @@ def measure(name: str, remat: str) -> Row:
     jax.config.update("jax_enable_compilation_cache", False)
     case = CASES[name]
     model = named(case.model, dtype="bfloat16", scan_layers=False, remat=remat)
+    if layers:
+        model = replace(model, num_encoder_layers=layers, num_decoder_layers=layers)
     run = Run(name=name, task=Task("none", TextFiles(("none",))), model=model, batch_size=case.batch_size)
     devices = topologies.get_topology_desc(platform="tpu", topology_name=case.topology).devices
     seen = compile_and_look(lower_step(run, LENGTHS, make_layout(run.mesh, devices)))
@@ -88,11 +92,27 @@ def measure(name: str, remat: str) -> Row:
         "case": name,
         "remat": remat,
         "devices": len(devices),
+        "layers": model.num_encoder_layers,
         "tflop": seen.cost.flops / 1e12,
         "gb": seen.cost.bytes / 1e9,
         "gib": seen.memory.temporaries / 2**30,
         "compile_s": seen.seconds,
     }
+
+
+def extrapolated(few: Row, more: Row, layers: int) -> Row:
+    """What a case costs with so many layers, as two depths of it say."""
+    times = (layers - few["layers"]) / (more["layers"] - few["layers"])
+    costs = {key: few[key] + times * (more[key] - few[key]) for key in ("tflop", "gb", "gib")}
+    return {**more, **costs, "layers": layers, "from_depths": [few, more]}
+
+
+def row_of(name: str, remat: str, depths: Sequence[int]) -> Row:
+    """What a case costs: compiled as it is, or from two depths of it."""
+    if not depths:
+        return measure(name, remat)
+    few, more = (measure(name, remat, depth) for depth in depths)
+    return extrapolated(few, more, named(CASES[name].model).num_encoder_layers)
 
 
 def goals(row: Row, kept: Row | None) -> Iterator[tuple[str, float, float]]:
@@ -131,6 +151,9 @@ def main() -> int:
     measured = [name for name, case in CASES.items() if case.t5x]
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=measured)
     parser.add_argument("--remat", nargs="+", default=["none", RECOMMENDED], help="policies of model.remat")
+    parser.add_argument(
+        "--from-depths", nargs=2, type=int, default=(), metavar="LAYERS", help="compile two such depths"
+    )
     parser.add_argument("--output", type=Path, help="also write the rows as JSON, after each")
     args = parser.parse_args()
     try:
@@ -143,7 +166,7 @@ def main() -> int:
     missed = 0
     for name in args.cases:
         for remat in args.remat:
-            rows.append({**measure(name, remat), "libtpu": libtpu})
+            rows.append({**row_of(name, remat, args.from_depths), "libtpu": libtpu})
             kept = next((row for row in rows if row["case"] == name and row["remat"] == "none"), None)
             for what, value, most in goals(rows[-1], kept):
                 missed += value > most

@@ -83,6 +83,15 @@ def test_the_tpu_script_compiles_or_says_what_is_missing(tmp_path: Path) -> None
     assert kept["devices"] == 4 and 0.01 < kept["tflop"] <= cheap["tflop"] < 1.1 * kept["tflop"] < 1
 
 
+def test_the_tpu_script_says_what_further_layers_cost() -> None:
+    code = (
+        "import tpu; few, more = ({'layers': n, 'tflop': 3 + n, 'gb': 5 + 2 * n, 'gib': 1.0} for n in (2, 4)); "
+        "row = tpu.extrapolated(few, more, 12); print(row['layers'], row['tflop'], row['gb'], row['gib'])"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=BENCHMARKS)
+    assert ended.stdout == "12 15.0 29.0 1.0\n", ended.stderr
+
+
 @pytest.mark.parity
 def test_the_gpu_script_runs_dry(tmp_path: Path) -> None:
     ended = run(str(BENCHMARKS / "gpu.sh"), "--dry-run", "--output", str(tmp_path))
