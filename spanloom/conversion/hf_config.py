@@ -1,7 +1,8 @@
 """Hugging Face's config.json <-> our `Model` settings. No jax.
 
-transformers 5 sets tie_word_embeddings to True in every T5 config that it builds, and writes it when it saves; what
-the file says then decides only whether logits are scaled by d_model^-0.5, so the flag is always written.
+Both flags of the head are always written: transformers 4 ties it and scales the logits where tie_word_embeddings is
+true; transformers 5 ties it where no other is there, and scales where scale_decoder_outputs is true. How they are read
+is in `spanloom.conversion.hf_tie`.
 
 Sizes must be there, and agree with the tensors. What a file leaves out else is what transformers itself takes: 32
 buckets, distance 128, epsilon 1e-6, relu (t5) or gated gelu (mt5, umt5).
@@ -74,6 +75,7 @@ def to_config(model: Model, tokenizer_class: str, eos_id: int) -> dict[str, Any]
         "feed_forward_proj": _TO_HF[model.activations],
         "is_encoder_decoder": True,
         "tie_word_embeddings": model.tie_embeddings,
+        "scale_decoder_outputs": model.tie_embeddings,
         "use_cache": True,
         "pad_token_id": 0,
         "eos_token_id": eos_id,
@@ -109,7 +111,7 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
         num_encoder_layers=layers,
         num_decoder_layers=number.integer("num_decoder_layers", default=layers),
         activations=_activations(config, path, default="relu" if kind == "t5" else "gated-gelu"),
-        tie_embeddings=bool(config.get("tie_word_embeddings", True)),
+        tie_embeddings=_says_tied(config, path),
         per_layer_position_bias=kind == "umt5",
         relative_position_buckets=number.integer("relative_attention_num_buckets", default=32),
         relative_position_max_distance=number.integer("relative_attention_max_distance", default=128),
@@ -117,6 +119,13 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
         dropout=number.real("dropout_rate", default=0.1),
         name=name,
     )
+
+
+def _says_tied(config: Mapping[str, Any], path: Path) -> bool:
+    said = config.get("tie_word_embeddings")
+    if not isinstance(said, bool | None):
+        raise ConversionError(path, f"tie_word_embeddings is {said!r}; true or false is needed")
+    return said is not False
 
 
 def _activations(config: dict[str, Any], path: Path, default: str) -> Any:

@@ -101,8 +101,6 @@ def open_hf(folder: str | Path) -> Opened:
     settings, entries = _read_settings(folder)
     copies = {name for name in hf_names.EMBEDDING_COPIES if name in entries}
     ignored = copies | {hf_names.NEVER_USED} | ({hf_names.HEAD} if settings.model.tie_embeddings else set())
-    if not settings.model.tie_embeddings and hf_names.HEAD not in entries:
-        entries = entries | {hf_names.HEAD: entries[hf_names.EMBEDDING]}  # decide_tie has said so in its note
     hf_weights.check_entries(entries, settings.model, folder, ignored)
     for name in sorted(copies):
         if not hf_tie.equal(entries[name], entries[hf_names.EMBEDDING]):
@@ -123,14 +121,14 @@ def _read_settings(folder: Path) -> tuple[Settings, dict[str, WeightTensor]]:
     if hf_names.EMBEDDING not in entries:
         entries = _embedding_by_other_name(entries, folder)
     hf_names.check_layers(entries, model, path)  # before anything is built: a damaged count may be a billion
-    tied, tie_note = hf_tie.decide_tie(entries, model, config, path)
-    model = dataclasses.replace(model, tie_embeddings=tied)
+    tie = hf_tie.decide_tie(entries, model, config, path)
+    model = dataclasses.replace(model, tie_embeddings=tie.tied)
     model = dataclasses.replace(model, name=published_name(model))
     found = read_vocabulary(folder, config, entries)
     eos_id = hf_tokenizer.eos_id(found.vocabulary, spiece_content(found.vocabulary))
     hf_config.check_id(config, path, "eos_token_id", eos_id)
-    notes = tuple(note for note in (tie_note, found.note) if note)
-    return Settings(model, found.vocabulary, notes), entries
+    notes = tuple(note for note in (tie.note, found.note) if note)
+    return Settings(model, found.vocabulary, notes), hf_tie.with_head(entries, tie, model)
 
 
 def _embedding_by_other_name(entries: dict[str, WeightTensor], folder: Path) -> dict[str, WeightTensor]:

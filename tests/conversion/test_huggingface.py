@@ -122,7 +122,7 @@ def test_a_flag_that_says_tied_is_not_believed_against_the_tensors(exported, tin
 
 
 def test_an_equal_head_with_the_flag_is_tied(exported):
-    edit_config(exported, tie_word_embeddings=True)
+    edit_config(exported, tie_word_embeddings=True, scale_decoder_outputs=True)
     edit_tensors(exported, lambda tensors: tensors.update({"lm_head.weight": tensors["shared.weight"].copy()}))
     read = import_hf(exported)
     assert read.model.tie_embeddings
