@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spanloom.conversion import hf_names, hf_tokenizer, safetensors_file, sentinel_rows, spiece
+from spanloom.conversion import hf_added_tokens, hf_names, hf_tokenizer, safetensors_file, sentinel_rows, spiece
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_files import WeightTensor
 from spanloom.conversion.sentinel_rows import Rows
@@ -51,10 +51,13 @@ def read_vocabulary(
         if not is_bytes and not spiece_path.is_file():
             raise ConversionError(spiece_path, 'is no file: name a SentencePiece model, or "bytes"')
     if is_bytes:
+        hf_added_tokens.refuse_others(folder, hf_added_tokens.known_bytes, "a vocabulary of bytes")
         found = _bytes(folder, tokenizer, entries)
         size = 259 + found.vocabulary.extra_ids if isinstance(found.vocabulary, Bytes) else 0
     elif spiece_path.is_file():
         check_recorded(folder / MARK_NAME, spiece_path)
+        model = spiece.parse(spiece_path.read_bytes(), spiece_path)
+        hf_added_tokens.refuse_others(folder, hf_added_tokens.known_pieces(model), spiece_path.name)
         found = Found(_sentencepiece(spiece_path, tokenizer))
         size = _spiece_size(found.vocabulary, spiece_path)
     else:
