@@ -102,6 +102,7 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
         check_id(config, path, field, 0)
     number = _Reader(config, path)
     layers = number.integer("num_layers")
+    buckets, distance = number.positions()
     return Model(
         vocab_size=number.integer("vocab_size"),
         d_model=number.integer("d_model"),
@@ -113,8 +114,8 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
         activations=_activations(config, path, default="relu" if kind == "t5" else "gated-gelu"),
         tie_embeddings=_says_tied(config, path),
         per_layer_position_bias=kind == "umt5",
-        relative_position_buckets=number.integer("relative_attention_num_buckets", default=32),
-        relative_position_max_distance=number.integer("relative_attention_max_distance", default=128),
+        relative_position_buckets=buckets,
+        relative_position_max_distance=distance,
         norm_epsilon=number.real("layer_norm_epsilon", default=1e-6),
         dropout=number.real("dropout_rate", default=0.1),
         name=name,
@@ -170,6 +171,22 @@ class _Reader:
         if type(value) not in (int, float) or not 0 <= value < 1:
             raise ConversionError(self._path, f"{field} is {value!r}; a number from 0 to 1 is needed")
         return float(value)
+
+    def positions(self) -> tuple[int, int]:
+        """Buckets of relative positions, and the distance from which on they share the last one."""
+        buckets = self.integer("relative_attention_num_buckets", default=32)
+        distance = self.integer("relative_attention_max_distance", default=128)
+        if buckets < 4 or buckets % 2:
+            raise ConversionError(
+                self._path, f"relative_attention_num_buckets is {buckets}; an even number from 4 on is needed"
+            )
+        if distance <= buckets // 2:
+            raise ConversionError(
+                self._path,
+                f"relative_attention_max_distance is {distance}; more than half of relative_attention_num_buckets, "
+                f"which is {buckets}, is needed",
+            )
+        return buckets, distance
 
     def _value(self, field: str, default: Any) -> Any:
         value = self._config.get(field)
