@@ -40,10 +40,10 @@ def known_bytes(token: int, text: str) -> bool:
     return 0 <= token < 3 or bool(_UNUSED.fullmatch(text)) or (byte is not None and int(byte[1], 16) + 3 == token)
 
 
-def refuse_others(folder: Path, known: Known, vocabulary: str) -> None:
+def refuse_others(folder: Path, known: Known, vocabulary: str, fix: str = "") -> None:
     """Raise ConversionError, naming the file and the tokens, where the folder's tokenizer has others than `known`.
 
-    `vocabulary` is what the vocabulary is called.
+    `vocabulary` is what the vocabulary is called; `fix` what is to be done where texts need these tokens.
     """
     for file, tokens in _listed(folder):
         others = [(token, text) for token, text in tokens if not _SENTINEL.fullmatch(text) and not known(token, text)]
@@ -52,9 +52,8 @@ def refuse_others(folder: Path, known: Known, vocabulary: str) -> None:
             more = f" and {len(others) - 3:,} more" if len(others) > 3 else ""
             raise ConversionError(
                 file,
-                f"has tokens that {vocabulary} does not: {named}{more}, so text would come to other ids. Put the "
-                f"{hf_tokenizer.SPIECE_NAME} there that has them, or, where no text needs them, take them out of the "
-                "tokenizer's files",
+                f"has tokens that {vocabulary} has not: {named}{more}, so text would come to other ids. {fix}Where no "
+                "text needs them, take them out of the tokenizer's files",
             )
 
 

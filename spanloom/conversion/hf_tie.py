@@ -143,11 +143,10 @@ def _tied(config: Mapping[str, Any]) -> Tie:
 
 
 def _copy(config: Mapping[str, Any], held: str) -> Tie:
-    why = "transformers 5 uses the embedding as head" if _is_mt5(config) else f"{SCALED} is false"
-    kind = config.get("model_type")
+    kind = "an mt5" if _is_mt5(config) else f"a {config.get('model_type')} whose {SCALED} is false,"
     return Tie(
         False,
-        f"{'an' if kind == 'mt5' else 'a'} {kind} with {held}: {why} and does not scale the logits, so "
+        f"{kind} with {held}: transformers 5 uses the embedding as head and does not scale the logits, so "
         "the head was read as an untied copy of the embedding; training on lets the two go apart",
     )
 

@@ -18,6 +18,8 @@ from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 MARK_NAME = "spanloom.json"
 """What an export of ours says about itself."""
 
+_OWN_MODEL = "Use the SentencePiece model that has them. "
+
 
 @dataclass(frozen=True)
 class Found:
@@ -51,13 +53,13 @@ def read_vocabulary(
         if not is_bytes and not spiece_path.is_file():
             raise ConversionError(spiece_path, 'is no file: name a SentencePiece model, or "bytes"')
     if is_bytes:
-        hf_added_tokens.refuse_others(folder, hf_added_tokens.known_bytes, "a vocabulary of bytes")
+        hf_added_tokens.refuse_others(folder, hf_added_tokens.known_bytes, "the vocabulary of bytes")
         found = _bytes(folder, tokenizer, entries)
         size = 259 + found.vocabulary.extra_ids if isinstance(found.vocabulary, Bytes) else 0
     elif spiece_path.is_file():
         check_recorded(folder / MARK_NAME, spiece_path)
         model = spiece.parse(spiece_path.read_bytes(), spiece_path)
-        hf_added_tokens.refuse_others(folder, hf_added_tokens.known_pieces(model), spiece_path.name)
+        hf_added_tokens.refuse_others(folder, hf_added_tokens.known_pieces(model), spiece_path.name, _OWN_MODEL)
         found = Found(_sentencepiece(spiece_path, tokenizer))
         size = _spiece_size(found.vocabulary, spiece_path)
     else:

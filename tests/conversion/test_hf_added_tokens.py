@@ -66,7 +66,7 @@ def test_a_tokenizer_of_another_model_is_refused(exports):
     for name in ("unigram", "bpe"):
         path = exports[name] / "spiece.model"
         path.write_bytes(reordered(path.read_bytes()))
-        with pytest.raises(ConversionError, match=r"tokenizer\.json: has tokens that spiece\.model does not: .* more"):
+        with pytest.raises(ConversionError, match=r"tokenizer\.json: has tokens that spiece\.model has not: .* more"):
             read_settings(exports[name])
         (exports[name] / "tokenizer.json").unlink()
         read_settings(exports[name])

@@ -109,7 +109,7 @@ def test_a_model_file_that_was_exchanged_is_found_out(tmp_path, tiny, make_sourc
     with pytest.raises(ConversionError, match=r"spiece\.model: is not the SentencePiece model that was exported"):
         read_settings(tmp_path / "out")
     (tmp_path / "out" / "spanloom.json").unlink()
-    with pytest.raises(ConversionError, match=r"tokenizer\.json: has tokens that spiece\.model does not"):
+    with pytest.raises(ConversionError, match=r"tokenizer\.json: has tokens that spiece\.model has not"):
         read_settings(tmp_path / "out")
     (tmp_path / "out" / "tokenizer.json").unlink()  # of a folder that says nothing the size is all there is to compare
     assert read_settings(tmp_path / "out").vocabulary.path == str(tmp_path / "out" / "spiece.model")
