@@ -50,7 +50,8 @@ def main(argv: Sequence[str]) -> int:
         """Checkpoint of a run: last, best, or a step; of T5X last or a step. all: each that is kept, as DST/STEP; what
         is there already is not converted again: a killed command goes on, and a later one takes the new ones."""
         vocabulary: str | None = None
-        """Vocabulary of a T5X checkpoint: its SentencePiece model, or bytes; unset: found beside it."""
+        """Vocabulary of a T5X checkpoint, or of a Hugging Face folder without one: its SentencePiece model, or bytes;
+        unset: found beside it."""
         dtype: Literal["float32", "bfloat16", "keep"] = "float32"
         """Type of the weights written. keep: bfloat16 where the source has it, else float32. float32 holds bfloat16 to
         the bit, there and back."""

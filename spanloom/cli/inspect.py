@@ -29,7 +29,8 @@ def main(argv: Sequence[str]) -> int:
         which: str = "last"
         """Checkpoint of a run: last, best, or a step; of T5X last or a step."""
         vocabulary: str | None = None
-        """Vocabulary of a T5X checkpoint: its SentencePiece model, or bytes; unset: found beside it."""
+        """Vocabulary of a T5X checkpoint, or of a Hugging Face folder without one: its SentencePiece model, or bytes;
+        unset: found beside it."""
         activations: str | None = None
         """Activations of a T5X checkpoint, gelu,linear or relu, where neither its config.gin nor its sizes tell."""
         json: bool = False

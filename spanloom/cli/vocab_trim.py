@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
         which: str = "last"
         """Checkpoint of a run: last, best, or a step."""
         vocabulary: str | None = None
-        """SentencePiece model of a T5X checkpoint; unset: found beside it."""
+        """SentencePiece model of a T5X checkpoint, or of a Hugging Face folder without one; unset: found beside it."""
         overwrite: bool = False
         """Replace what was exported there from another run."""
         field: str = "text"

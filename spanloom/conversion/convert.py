@@ -195,9 +195,9 @@ def model_from_hf(folder: str | Path) -> TrainedModel:
     return stored_hf(folder).load()
 
 
-def stored_hf(folder: str | Path) -> StoredModel:
-    """A Hugging Face folder as the source of a conversion."""
-    opened = open_hf(folder)
+def stored_hf(folder: str | Path, vocabulary: str | None = None) -> StoredModel:
+    """A Hugging Face folder as the source of a conversion; `vocabulary` is named for one that holds none."""
+    opened = open_hf(folder, vocabulary)
     found = opened.settings
     lineage = read_lineage(folder)
     return StoredModel(found.model, opened.weights, found.vocabulary, lineage, Path(folder), notes=found.notes)

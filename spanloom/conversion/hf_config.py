@@ -1,7 +1,8 @@
 """Hugging Face's config.json <-> our `Model` settings. No jax.
 
-transformers 5 sets tie_word_embeddings to True in every T5 config that it builds, and writes it when it saves; what
-the file says then decides only whether logits are scaled by d_model^-0.5, so the flag is always written.
+Both flags of the head are always written: transformers 4 ties it and scales the logits where tie_word_embeddings is
+true; transformers 5 ties it where no other is there, and scales where scale_decoder_outputs is true. How they are read
+is in `spanloom.conversion.hf_tie`.
 
 Sizes must be there, and agree with the tensors. What a file leaves out else is what transformers itself takes: 32
 buckets, distance 128, epsilon 1e-6, relu (t5) or gated gelu (mt5, umt5).
@@ -74,6 +75,7 @@ def to_config(model: Model, tokenizer_class: str, eos_id: int) -> dict[str, Any]
         "feed_forward_proj": _TO_HF[model.activations],
         "is_encoder_decoder": True,
         "tie_word_embeddings": model.tie_embeddings,
+        "scale_decoder_outputs": model.tie_embeddings,
         "use_cache": True,
         "pad_token_id": 0,
         "eos_token_id": eos_id,
@@ -100,6 +102,7 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
         check_id(config, path, field, 0)
     number = _Reader(config, path)
     layers = number.integer("num_layers")
+    buckets, distance = number.positions()
     return Model(
         vocab_size=number.integer("vocab_size"),
         d_model=number.integer("d_model"),
@@ -109,14 +112,21 @@ def from_config(config: dict[str, Any], path: Path, name: str = "custom") -> Mod
         num_encoder_layers=layers,
         num_decoder_layers=number.integer("num_decoder_layers", default=layers),
         activations=_activations(config, path, default="relu" if kind == "t5" else "gated-gelu"),
-        tie_embeddings=bool(config.get("tie_word_embeddings", True)),
+        tie_embeddings=_says_tied(config, path),
         per_layer_position_bias=kind == "umt5",
-        relative_position_buckets=number.integer("relative_attention_num_buckets", default=32),
-        relative_position_max_distance=number.integer("relative_attention_max_distance", default=128),
+        relative_position_buckets=buckets,
+        relative_position_max_distance=distance,
         norm_epsilon=number.real("layer_norm_epsilon", default=1e-6),
         dropout=number.real("dropout_rate", default=0.1),
         name=name,
     )
+
+
+def _says_tied(config: Mapping[str, Any], path: Path) -> bool:
+    said = config.get("tie_word_embeddings")
+    if not isinstance(said, bool | None):
+        raise ConversionError(path, f"tie_word_embeddings is {said!r}; true or false is needed")
+    return said is not False
 
 
 def _activations(config: dict[str, Any], path: Path, default: str) -> Any:
@@ -161,6 +171,22 @@ class _Reader:
         if type(value) not in (int, float) or not 0 <= value < 1:
             raise ConversionError(self._path, f"{field} is {value!r}; a number from 0 to 1 is needed")
         return float(value)
+
+    def positions(self) -> tuple[int, int]:
+        """Buckets of relative positions, and the distance from which on they share the last one."""
+        buckets = self.integer("relative_attention_num_buckets", default=32)
+        distance = self.integer("relative_attention_max_distance", default=128)
+        if buckets < 4 or buckets % 2:
+            raise ConversionError(
+                self._path, f"relative_attention_num_buckets is {buckets}; an even number from 4 on is needed"
+            )
+        if distance <= buckets // 2:
+            raise ConversionError(
+                self._path,
+                f"relative_attention_max_distance is {distance}; more than half of relative_attention_num_buckets, "
+                f"which is {buckets}, is needed",
+            )
+        return buckets, distance
 
     def _value(self, field: str, default: Any) -> Any:
         value = self._config.get(field)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spanloom.conversion import hf_names, hf_tokenizer, safetensors_file, sentinel_rows, spiece
+from spanloom.conversion import hf_added_tokens, hf_names, hf_tokenizer, safetensors_file, sentinel_rows, spiece
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_files import WeightTensor
 from spanloom.conversion.sentinel_rows import Rows
@@ -17,6 +17,8 @@ from spanloom.settings.vocabulary import Bytes, SentencePiece, Vocabulary
 
 MARK_NAME = "spanloom.json"
 """What an export of ours says about itself."""
+
+_OWN_MODEL = "Use the SentencePiece model that has them. "
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,13 @@ class Found:
     note: str = ""
 
 
-def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping[str, WeightTensor]) -> Found:
+def read_vocabulary(
+    folder: Path, config: Mapping[str, object], entries: Mapping[str, WeightTensor], named: str | None = None
+) -> Found:
     """The vocabulary of a Hugging Face folder, checked against the rows of its embedding.
 
-    Raises ConversionError where there is no tokenizer, it is of another kind, or does not fit.
+    `named` is what a user gives for one that has none: a SentencePiece file, or "bytes". Raises ConversionError where
+    there is no tokenizer, it is of another kind, does not fit, or is named though the folder has one.
     """
     tokenizer_path = folder / "tokenizer_config.json"
     tokenizer = safetensors_file.read_json(tokenizer_path) if tokenizer_path.is_file() else {}
@@ -38,11 +43,23 @@ def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping
     embedding = entries.get(hf_names.EMBEDDING)
     rows = config.get("vocab_size", 0) if embedding is None else embedding.shape[0] if embedding.shape else 0
     spiece_path = folder / hf_tokenizer.SPIECE_NAME
-    if kind == "ByT5Tokenizer" or (not spiece_path.is_file() and _is_fast_bytes(folder)):
+    is_bytes = kind == "ByT5Tokenizer" or (not spiece_path.is_file() and _is_fast_bytes(folder))
+    if named is not None:
+        if is_bytes or spiece_path.is_file():
+            raise ConversionError(
+                folder, "is a Hugging Face folder, which has a vocabulary of its own: leave out --vocabulary"
+            )
+        is_bytes, spiece_path = named == "bytes", Path(named).expanduser()
+        if not is_bytes and not spiece_path.is_file():
+            raise ConversionError(spiece_path, 'is no file: name a SentencePiece model, or "bytes"')
+    if is_bytes:
+        hf_added_tokens.refuse_others(folder, hf_added_tokens.known_bytes, "the vocabulary of bytes")
         found = _bytes(folder, tokenizer, entries)
         size = 259 + found.vocabulary.extra_ids if isinstance(found.vocabulary, Bytes) else 0
     elif spiece_path.is_file():
-        _check_is_ours(folder, spiece_path)
+        check_recorded(folder / MARK_NAME, spiece_path)
+        model = spiece.parse(spiece_path.read_bytes(), spiece_path)
+        hf_added_tokens.refuse_others(folder, hf_added_tokens.known_pieces(model), spiece_path.name, _OWN_MODEL)
         found = Found(_sentencepiece(spiece_path, tokenizer))
         size = _spiece_size(found.vocabulary, spiece_path)
     else:
@@ -50,7 +67,8 @@ def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping
             folder,
             f"holds no {hf_tokenizer.SPIECE_NAME} and no ByT5Tokenizer in tokenizer_config.json"
             + (f" (tokenizer_class is {kind})" if kind else "")
-            + ": put the model's SentencePiece file there under that name, or give --vocabulary",
+            + f": put the model's SentencePiece file there as {hf_tokenizer.SPIECE_NAME}, or convert the folder with "
+            "--vocabulary FILE.model (or bytes)",
         )
     if isinstance(rows, int) and size > rows:
         raise ConversionError(
@@ -59,15 +77,14 @@ def read_vocabulary(folder: Path, config: Mapping[str, object], entries: Mapping
     return found
 
 
-def _check_is_ours(folder: Path, spiece_path: Path) -> None:
-    """Raise ConversionError where an export of ours says that another SentencePiece model belongs to it."""
-    mark = folder / MARK_NAME
+def check_recorded(mark: Path, spiece_path: Path) -> None:
+    """Raise ConversionError where the mark of an export of ours says that another SentencePiece model belongs to it."""
     recorded = safetensors_file.read_json(mark).get("spiece_sha256") if mark.is_file() else None
     if recorded is not None and recorded != hashlib.sha256(spiece_path.read_bytes()).hexdigest():
         raise ConversionError(
             spiece_path,
             f"is not the SentencePiece model that was exported with these weights (its hash is not that in "
-            f"{MARK_NAME}): put that one back",
+            f"{mark}): take that one",
         )
 
 

@@ -69,12 +69,12 @@ class Imported:
     """What a user should know: decisions taken and why."""
 
 
-def read_settings(folder: str | Path) -> Settings:
-    """Architecture and vocabulary of a Hugging Face folder.
+def read_settings(folder: str | Path, vocabulary: str | None = None) -> Settings:
+    """Architecture and vocabulary of a Hugging Face folder; `vocabulary` is named for one that holds none.
 
     Raises ConversionError, naming the file and the fix, where the folder is damaged or not a T5-family model.
     """
-    return _read_settings(Path(folder))[0]
+    return _read_settings(Path(folder), vocabulary)[0]
 
 
 def import_hf(folder: str | Path) -> Imported:
@@ -93,16 +93,15 @@ def import_hf(folder: str | Path) -> Imported:
     return Imported(settings.model, params, settings.vocabulary, (*settings.notes, *widened))
 
 
-def open_hf(folder: str | Path) -> Opened:
-    """Likewise, of whose weights few rows have been read, so that none is known to be NaN or infinite."""
+def open_hf(folder: str | Path, vocabulary: str | None = None) -> Opened:
+    """Likewise, of whose weights few rows have been read, so that none is known to be NaN or infinite; `vocabulary` is
+    named for a folder that holds none."""
     from spanloom.conversion import hf_weights
 
     folder = Path(folder)
-    settings, entries = _read_settings(folder)
+    settings, entries = _read_settings(folder, vocabulary)
     copies = {name for name in hf_names.EMBEDDING_COPIES if name in entries}
     ignored = copies | {hf_names.NEVER_USED} | ({hf_names.HEAD} if settings.model.tie_embeddings else set())
-    if not settings.model.tie_embeddings and hf_names.HEAD not in entries:
-        entries = entries | {hf_names.HEAD: entries[hf_names.EMBEDDING]}  # decide_tie has said so in its note
     hf_weights.check_entries(entries, settings.model, folder, ignored)
     for name in sorted(copies):
         if not hf_tie.equal(entries[name], entries[hf_names.EMBEDDING]):
@@ -114,7 +113,7 @@ def open_hf(folder: str | Path) -> Opened:
     return Opened(settings, hf_weights.weights_of(entries, settings.model), types)
 
 
-def _read_settings(folder: Path) -> tuple[Settings, dict[str, WeightTensor]]:
+def _read_settings(folder: Path, vocabulary: str | None) -> tuple[Settings, dict[str, WeightTensor]]:
     path = folder / CONFIG_NAME
     config = safetensors_file.read_json(path)
     mark = _mark(folder)
@@ -123,14 +122,14 @@ def _read_settings(folder: Path) -> tuple[Settings, dict[str, WeightTensor]]:
     if hf_names.EMBEDDING not in entries:
         entries = _embedding_by_other_name(entries, folder)
     hf_names.check_layers(entries, model, path)  # before anything is built: a damaged count may be a billion
-    tied, tie_note = hf_tie.decide_tie(entries, model, config, path)
-    model = dataclasses.replace(model, tie_embeddings=tied)
+    tie = hf_tie.decide_tie(entries, model, config, path)
+    model = dataclasses.replace(model, tie_embeddings=tie.tied)
     model = dataclasses.replace(model, name=published_name(model))
-    found = read_vocabulary(folder, config, entries)
+    found = read_vocabulary(folder, config, entries, vocabulary)
     eos_id = hf_tokenizer.eos_id(found.vocabulary, spiece_content(found.vocabulary))
     hf_config.check_id(config, path, "eos_token_id", eos_id)
-    notes = tuple(note for note in (tie_note, found.note) if note)
-    return Settings(model, found.vocabulary, notes), entries
+    notes = tuple(note for note in (tie.note, found.note) if note)
+    return Settings(model, found.vocabulary, notes), hf_tie.with_head(entries, tie, model)
 
 
 def _embedding_by_other_name(entries: dict[str, WeightTensor], folder: Path) -> dict[str, WeightTensor]:

@@ -102,6 +102,10 @@ def _with_numbers(model: Model, gin: GinFacts) -> Model:
     if distance is not None:
         if type(distance) is not int or distance < 1:
             raise ConversionError(gin.path, f"says max_distance = {distance!r}; a positive whole number is needed")
+        if distance <= (buckets := model.relative_position_buckets) // 2:
+            raise ConversionError(
+                gin.path, f"says max_distance = {distance}; more than half of the {buckets} buckets is needed"
+            )
         model = replace(model, relative_position_max_distance=distance)
     if epsilon is not None:
         if type(epsilon) is not float or not 0 <= epsilon < 1:

@@ -62,6 +62,7 @@ def recorded(mark: Path, rows: int) -> Vocabulary:
         file = mark.with_name(Path(vocabulary.path).name)
         if not file.is_file():
             raise ConversionError(file, f"is missing, the vocabulary that {mark.name} names: copy it, too")
+        hf_vocabulary.check_recorded(mark, file)
         vocabulary = replace(vocabulary, path=str(file))
     if (size := build(vocabulary).size) > rows:
         raise ConversionError(mark, f"names a vocabulary of {size:,} ids, but the embedding has only {rows:,} rows")
@@ -78,6 +79,8 @@ def named(vocabulary: str, path: Path, weights: dict[str, Stored]) -> Found:
     file = Path(vocabulary).expanduser()
     if not file.is_file():
         raise ConversionError(file, 'is no file: name a SentencePiece model, or "bytes"')
+    if mark := mark_of(path):
+        hf_vocabulary.check_recorded(mark, file)
     return Found(_sentencepiece(file, rows))
 
 

@@ -47,7 +47,7 @@ def inspect(
     if kind == "t5x":
         return _t5x(path, which, vocabulary, activations)
     if kind == "huggingface":
-        return _hugging_face(path)
+        return _hugging_face(path, vocabulary)
     return _converted(path) if kind == "converted" else _ours(path, which)
 
 
@@ -73,11 +73,11 @@ def _t5x(path: Path, which: str, vocabulary: str | None, activations: str | None
     return Inspected(tuple(rows), (*opened.notes, *([found.note] if found and found.note else [])))
 
 
-def _hugging_face(path: Path) -> Inspected:
+def _hugging_face(path: Path, vocabulary: str | None) -> Inspected:
     from spanloom.conversion.hf_files import open_weights
     from spanloom.conversion.huggingface import read_lineage, read_settings
 
-    settings, lineage, entries = read_settings(path), read_lineage(path), open_weights(path)
+    settings, lineage, entries = read_settings(path, vocabulary), read_lineage(path), open_weights(path)
     rows = [
         ("checkpoint", str(path)),
         ("format", "Hugging Face"),

@@ -25,9 +25,9 @@ def read_model(
     or a T5X checkpoint.
 
     `which` chooses among the checkpoints of a run, see `open_checkpoint`. `vocabulary` names the one of a T5X
-    checkpoint, which holds none: a SentencePiece file, or "bytes"; `activations` those of one of T5X, "gelu,linear",
-    which its weights do not show. Raises ConversionError where `path` is
-    nothing that can be read, CheckpointError where there is no such checkpoint, it is damaged, or there is nothing to
+    checkpoint, or of a Hugging Face folder that holds none: a SentencePiece file, or "bytes"; `activations` those of
+    one of T5X, "gelu,linear", which its weights do not show. Raises ConversionError where `path` is nothing that can be
+    read, CheckpointError where there is no such checkpoint, it is damaged, or there is nothing to
     choose from.
     """
     kind = detect(path)
@@ -56,7 +56,7 @@ def _open(kind: Kind, path: Path, which: str, vocabulary: str | None, activation
 
         return stored_t5x(path, which, vocabulary, parse_activations(activations) if activations else None)
     if kind == "huggingface":
-        return stored_hf(path)
+        return stored_hf(path, vocabulary)
     return stored_converted(path) if kind == "converted" else stored_checkpoint(open_checkpoint(path, which))
 
 
@@ -70,6 +70,8 @@ def refuse_choice(kind: Kind, path: Path, which: str, vocabulary: str | None, ac
 def _refuse_told(path: Path, kind: Kind, vocabulary: str | None, activations: str | None) -> None:
     """Raise ConversionError where a user says what a checkpoint of this kind says itself."""
     for flag, value in (("vocabulary", vocabulary), ("activations", activations)):
-        if value is not None and kind != "t5x":
+        # a Hugging Face folder may lack its tokenizer: its reader takes one then, and else refuses
+        takes = ("t5x", "huggingface") if flag == "vocabulary" else ("t5x",)
+        if value is not None and kind not in takes:
             own = "a vocabulary" if flag == "vocabulary" else "activations"
             raise ConversionError(path, f"is {KINDS[kind]}, which has {own} of its own: leave out --{flag}")

@@ -13,6 +13,8 @@ from spanloom.conversion.convert import convert_to_hf
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.huggingface import read_settings
 from spanloom.settings.vocabulary import Bytes, SentencePiece
+from spanloom.training.inspected import inspect
+from spanloom.training.read_model import open_model
 
 
 def foreign(folder, model, make_source, trained_rows, drift=0.3, embedding=True) -> None:
@@ -106,8 +108,42 @@ def test_a_model_file_that_was_exchanged_is_found_out(tmp_path, tiny, make_sourc
     shutil.copy(second, tmp_path / "out" / "spiece.model")
     with pytest.raises(ConversionError, match=r"spiece\.model: is not the SentencePiece model that was exported"):
         read_settings(tmp_path / "out")
-    (tmp_path / "out" / "spanloom.json").unlink()  # of a folder that says nothing the size is all that can be compared
+    (tmp_path / "out" / "spanloom.json").unlink()
+    with pytest.raises(ConversionError, match=r"tokenizer\.json: has tokens that spiece\.model has not"):
+        read_settings(tmp_path / "out")
+    (tmp_path / "out" / "tokenizer.json").unlink()  # of a folder that says nothing the size is all there is to compare
     assert read_settings(tmp_path / "out").vocabulary.path == str(tmp_path / "out" / "spiece.model")
+
+
+def test_a_vocabulary_is_named_where_the_folder_has_none(tmp_path, tiny, make_source):
+    first, second = (write_model(tmp_path / f"{name}.model", sentences(400, seed)) for seed, name in enumerate("ab"))
+    folder = tmp_path / "out"
+    convert_to_hf(make_source(replace(tiny, vocab_size=256), SentencePiece(first)), folder)
+    with pytest.raises(ConversionError, match="has a vocabulary of its own: leave out --vocabulary"):
+        read_settings(folder, first)
+    own = read_settings(folder).vocabulary
+    (folder / "spiece.model").unlink()
+    with pytest.raises(ConversionError, match=r"holds no spiece\.model .* --vocabulary FILE\.model"):
+        read_settings(folder)
+    assert read_settings(folder, first).vocabulary == replace(own, path=first)
+    assert open_model(folder, vocabulary=first).vocabulary == replace(own, path=first)
+    assert any(first in value for _, value in inspect(folder, vocabulary=first).rows)
+    with pytest.raises(ConversionError, match=r"b\.model: is not the SentencePiece model that was exported"):
+        read_settings(folder, second)
+    with pytest.raises(ConversionError, match="nowhere: is no file"):
+        read_settings(folder, "nowhere")
+
+
+def test_bytes_are_named_where_the_folder_does_not_say_so(tmp_path, tiny, make_source):
+    convert_to_hf(make_source(tiny, Bytes("google")), tmp_path / "out")
+    for name in ("tokenizer_config.json", "spanloom.json"):
+        (tmp_path / "out" / name).unlink()
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    del config["tokenizer_class"]
+    (tmp_path / "out" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConversionError, match=r"holds no spiece\.model"):
+        read_settings(tmp_path / "out")
+    assert read_settings(tmp_path / "out", "bytes").vocabulary == Bytes()
 
 
 def test_a_damaged_sentencepiece_model_is_refused(tmp_path, tiny, make_source):

@@ -122,7 +122,7 @@ def test_a_flag_that_says_tied_is_not_believed_against_the_tensors(exported, tin
 
 
 def test_an_equal_head_with_the_flag_is_tied(exported):
-    edit_config(exported, tie_word_embeddings=True)
+    edit_config(exported, tie_word_embeddings=True, scale_decoder_outputs=True)
     edit_tensors(exported, lambda tensors: tensors.update({"lm_head.weight": tensors["shared.weight"].copy()}))
     read = import_hf(exported)
     assert read.model.tie_embeddings
@@ -183,6 +183,10 @@ def test_the_embedding_may_only_be_there_as_a_copy(exported):
         ({"decoder_start_token_id": 2}, "decoder_start_token_id is 2"),
         ({"layer_norm_epsilon": "small"}, "layer_norm_epsilon is 'small'"),
         ({"dropout_rate": 2}, "dropout_rate is 2"),
+        ({"relative_attention_max_distance": 8}, "max_distance is 8; more than half of .*_buckets, which is 32"),
+        ({"relative_attention_max_distance": 16}, "relative_attention_max_distance is 16; more than half"),
+        ({"relative_attention_num_buckets": 31}, "relative_attention_num_buckets is 31; an even number from 4 on"),
+        ({"relative_attention_num_buckets": 2}, "relative_attention_num_buckets is 2; an even number from 4 on"),
     ],
 )
 def test_a_config_that_is_not_ours_is_refused(exported, changes, message):

@@ -117,6 +117,7 @@ def _shapes(model: Model) -> dict[str, tuple[int, ...]]:
         ("T5Config.mlp_activations = ('relu',)", "the weights have 2"),
         ("T5Config.mlp_activations = ('tanh', 'linear')", "silu"),
         ("RelativePositionBiases.num_buckets = 64", "says num_buckets = 64, but the weights beside it show 32"),
+        ("RelativePositionBiases.max_distance = 16", "max_distance = 16; more than half of the 32 buckets"),
         ("relative_position_biases.RelativePositionBiases.max_distance = 0", "max_distance = 0; a positive"),
         ("layers.LayerNorm.epsilon = 2.5", r"epsilon = 2\.5; a number from 0 to 1"),
         ("encoder/LayerNorm.epsilon = 1e-5\ndecoder/LayerNorm.epsilon = 1e-6", "one value for both is read"),

@@ -13,6 +13,7 @@ import sentencepiece
 from golden_data import golden_dir
 from t5x_files import random_weights
 from t5x_files import write_t5x as make_t5x
+from vocabulary_models import sentences, write_model
 
 from spanloom.conversion import t5x_write
 from spanloom.conversion.convert import Output, ParityError, convert, convert_to_hf, stored_hf
@@ -147,6 +148,20 @@ def test_a_sentencepiece_model_comes_along_and_is_not_looked_for_elsewhere(tmp_p
     mark.write_text(json.dumps(whole | {"vocabulary": {"class": "Bytes", "sentinels": "mine"}}))
     with pytest.raises(ConversionError, match="names no vocabulary"):
         stored_t5x(tmp_path / "moved")
+
+
+def test_a_model_file_that_was_exchanged_is_found_out(tmp_path, tiny, make_source):
+    first, second = (write_model(tmp_path / f"{name}.model", sentences(400, seed)) for seed, name in enumerate("ab"))
+    convert(make_source(replace(tiny, vocab_size=256), SentencePiece(first)), tmp_path / "out", T5X)
+    for named in (None, first):
+        assert stored_t5x(tmp_path / "out", vocabulary=named).model.vocab_size == 256
+    with pytest.raises(ConversionError, match=r"b\.model: is not the SentencePiece model that was exported"):
+        stored_t5x(tmp_path / "out", vocabulary=second)
+    shutil.copy(second, tmp_path / "out" / "spiece.model")
+    with pytest.raises(ConversionError, match=r"spiece\.model: is not the SentencePiece model that was exported"):
+        stored_t5x(tmp_path / "out")
+    with pytest.raises(ConversionError, match=r"spiece\.model: is not the SentencePiece model that was exported"):
+        open_t5x(tmp_path / "out").vocabulary()
 
 
 def test_what_t5x_has_no_setting_for_is_refused(tmp_path, tiny, make_source):
