@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from spanloom.conversion.errors import ConversionError
@@ -76,16 +76,20 @@ def followed(dst: Path) -> Path:
 
 
 @contextlib.contextmanager
-def staged(dst: Path) -> Iterator[Path]:
+def staged(dst: Path, check: Callable[[], None] = lambda: None) -> Iterator[Path]:
     """An empty folder to write into; on leaving, it is flushed to disk and becomes `dst`.
+
+    `check` raises an error where `dst` must not be replaced. It is called before anything is written, once what a kill
+    had left is put back, and again just before the folder takes its place, since hours lie between.
 
     An earlier export there is replaced; files in it that the export did not write (a .git folder, say) stay. After an
     error, Ctrl-C or SIGTERM `dst` is as it was, and after a kill, too (killed between two renames, it is put back by
     the next export); a half-written folder has a name that no reader looks at.
     """
-    dst = followed(dst)
+    asked, dst = dst, followed(dst)
+    recover(dst)
+    check()
     dst.parent.mkdir(parents=True, exist_ok=True)
-    _recover(dst)
     partial = dst.with_name(f".{dst.name}.partial-{os.getpid()}")
     partial.mkdir()
     try:
@@ -93,6 +97,7 @@ def staged(dst: Path) -> Iterator[Path]:
             with explain_full_disk(dst):
                 yield partial
                 _sync(partial)
+            _check_again(asked, dst, check)
             _swap(partial, dst)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -116,6 +121,12 @@ def _ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _check_again(asked: Path, dst: Path, check: Callable[[], None]) -> None:
+    if followed(asked) != dst:
+        raise ConversionError(asked, "has become a link to another place meanwhile: name another folder")
+    check()
 
 
 def _swap(partial: Path, dst: Path) -> None:
@@ -150,16 +161,21 @@ def _files_of_export(folder: Path) -> set[str]:
         return set()
 
 
-def _recover(dst: Path) -> None:
-    """Finish what a killed export of the same folder left: put back a folder half replaced, remove half-written."""
+def recover(dst: Path) -> None:
+    """Finish what a killed export of the same folder left: put back a folder half replaced, remove half-written.
+
+    A folder that somebody else has put there since stays as it is, and so does the one that it replaced.
+    """
+    dst = followed(dst)
     name = glob.escape(dst.name)
     for path in dst.parent.glob(f".{name}.replaced-*"):
-        if _dead(path):
-            if dst.exists():
-                _carry_over(path, dst)
-                shutil.rmtree(path)
-            else:
-                path.rename(dst)
+        if not _dead(path):
+            continue
+        if (dst / MARK_NAME).is_file():
+            _carry_over(path, dst)
+            shutil.rmtree(path)
+        elif not dst.exists() or (dst.is_dir() and not any(dst.iterdir())):
+            path.rename(dst)
     for path in dst.parent.glob(f".{name}.partial-*"):
         if _dead(path):
             shutil.rmtree(path)
