@@ -8,8 +8,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from spanloom.cli.errors import FAILED, UsageError, debugging, report
+from spanloom.cli.errors import FAILED, UsageError, debugging, ended_by, report
 from spanloom.cli.other_names import of_command
+from spanloom.pipeline.interrupts import Terminated, sent_again
 from spanloom.scale.libtpu import quiet_libtpu
 from spanloom.settings.nearest import did_you_mean
 
@@ -54,28 +55,34 @@ LISTING = {"recipes", "plan", "show", "inspect", "diff", "vocab check"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood, 130 interrupted."""
+    """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood, 130 interrupted, 143 told to end
+    (SIGTERM)."""
     words = list(sys.argv[1:] if argv is None else argv)
     _replace_closed_streams()
-    if argv is None:
-        quiet_libtpu()
-        _write_any_character()
-    if argv is None and words and words[0] in WITH_HUGE_PAGES and not {"-h", "--help"} & set(words):
-        from spanloom.training.memory import use_huge_pages
-
-        use_huge_pages()
     debug = debugging(words)
     try:
-        return _carry_out(words)
+        with sent_again(KeyboardInterrupt, lambda: signal.SIGINT):
+            if argv is None:
+                _prepare_process(words)
+            return _carry_out(words)
     except BrokenPipeError:
         return _reader_gone(words)
     except (KeyboardInterrupt, Exception) as error:
-        if argv is None and isinstance(error, KeyboardInterrupt):
+        if argv is None and ended_by(error) is not None:
             _end_at_the_next_ctrl_c()
         return report(error, debug)
     finally:
         if argv is None:
             _end_at_the_next_ctrl_c()
+
+
+def _prepare_process(words: list[str]) -> None:
+    quiet_libtpu()
+    _write_any_character()
+    if words and words[0] in WITH_HUGE_PAGES and not {"-h", "--help"} & set(words):
+        from spanloom.training.memory import use_huge_pages
+
+        use_huge_pages()
 
 
 def _end_at_the_next_ctrl_c() -> None:
@@ -86,6 +93,8 @@ def _end_at_the_next_ctrl_c() -> None:
 def _carry_out(words: list[str]) -> int:
     try:
         return _dispatch(words)
+    except Terminated as stop:
+        return report(stop, debug=False)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     finally:

@@ -5,14 +5,13 @@ import glob
 import json
 import os
 import shutil
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
 from spanloom.pipeline.durable import explain_full_disk, sync_directory
+from spanloom.pipeline.interrupts import ended_by_sigterm
 from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE, STORES, TENSORBOARD, is_converted
 
 _RUN_FOLDERS = (CHECKPOINTS, STORES, TENSORBOARD)
@@ -93,7 +92,7 @@ def staged(dst: Path, check: Callable[[], None] = lambda: None) -> Iterator[Path
     partial = dst.with_name(f".{dst.name}.partial-{os.getpid()}")
     partial.mkdir()
     try:
-        with _ended_by_sigterm():
+        with ended_by_sigterm():
             with explain_full_disk(dst):
                 yield partial
                 _sync(partial)
@@ -102,25 +101,6 @@ def staged(dst: Path, check: Callable[[], None] = lambda: None) -> Iterator[Path
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-
-
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM, as of a job whose time is up, ends the process by SystemExit, where it would end at once otherwise: so
-    that no folder of a model's size stays until the same command is given again."""
-    alone = threading.current_thread() is threading.main_thread()
-    if not alone or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-
-    def stop(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _check_again(asked: Path, dst: Path, check: Callable[[], None]) -> None:
