@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 from spanloom.cli.errors import FAILED, UsageError, debugging, ended_by, report
@@ -70,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, Exception) as error:
         if argv is None and ended_by(error) is not None:
             _end_at_the_next_ctrl_c()
+            _cancel_timers()
         return report(error, debug)
     finally:
         if argv is None:
@@ -88,6 +90,14 @@ def _prepare_process(words: list[str]) -> None:
 def _end_at_the_next_ctrl_c() -> None:
     """The command is over: a Ctrl-C while its process takes its leave ends that at once, without a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _cancel_timers() -> None:
+    """Who began one (JAX, to say after a minute that its look for TPUs takes long) may not have come to cancelling it,
+    and Python would wait for it."""
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()
 
 
 def _carry_out(words: list[str]) -> int:

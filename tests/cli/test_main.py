@@ -316,7 +316,7 @@ def test_ctrl_c_before_the_command_begins_is_no_traceback(monkeypatch, capsys):
 
 
 LEAVING = """
-import atexit, sys, time
+import atexit, sys, threading, time
 from spanloom.cli import main as command
 
 def leave():
@@ -324,6 +324,7 @@ def leave():
     time.sleep(60)
 
 def interrupted(words):
+    threading.Timer(120, print).start()
     raise KeyboardInterrupt
 
 atexit.register(leave)
