@@ -60,8 +60,8 @@ class Format:
     name: str
     """What it is called."""
     write: Callable[[Path, StoredModel, Output], tuple[str, ...]]
-    """Write a model into an empty folder; gives what the user should know of it. ValueError for one that the format
-    cannot express, before anything is written."""
+    """Write a model into a folder that is empty but for what the caller put there; its mark lists that, too. Gives what
+    the user should know of it. ValueError for one that the format cannot express, before anything is written."""
     read: Callable[[Path], StoredModel]
     """Open what was written."""
 
@@ -162,9 +162,9 @@ def convert(
     with staged(dst, lambda: check_place(dst, source.lineage, source.folder, overwrite)) as folder:
         progress(f"writing {dst}, {form.name}")
         with watch("numbers written", source.num_params) as done:
+            for file, content in beside.items():  # before all else, so that the mark lists them, too
+                (folder / file).write_bytes(content)
             notes = form.write(folder, source, Output(name or dst.name, dtype, max_shard_bytes, done))
-        for file, content in beside.items():
-            (folder / file).write_bytes(content)
         progress("reading it back and comparing every weight and log-probabilities")
         written = form.read(folder)
         with watch("numbers compared", source.num_params) as done:
