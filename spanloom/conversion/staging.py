@@ -49,6 +49,7 @@ def check_destination(dst: Path) -> None:
             raise ConversionError(
                 asked, f"is among the files of a run or a checkpoint ({folder}); name a folder outside it"
             )
+    _refuse_unwritable(asked, dst)
     if dst.exists() and not dst.is_dir():
         raise ConversionError(asked, "is a file; name a new folder for the export")
     if not dst.is_dir() or not any(dst.iterdir()):
@@ -58,6 +59,16 @@ def check_destination(dst: Path) -> None:
     if not (dst / MARK_NAME).is_file():
         raise ConversionError(
             asked, "is not empty and not an earlier export, so it stays as it is: name another folder"
+        )
+
+
+def _refuse_unwritable(asked: Path, dst: Path) -> None:
+    there = next(folder for folder in dst.parents if folder.exists())
+    if not there.is_dir():
+        raise ConversionError(asked, f"would lie in {there}, which is a file: name another folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConversionError(
+            asked, f"nothing can be written in {there}: give yourself the right to write there, or name another folder"
         )
 
 

@@ -8,13 +8,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from spanloom.conversion.convert import ParityError, Report, convert_to_hf
+from spanloom.conversion.convert import ParityError, Report, check_place, convert_to_hf
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.parity import largest_difference
+from spanloom.conversion.staging import recover
 from spanloom.conversion.surgery import with_vocabulary
 from spanloom.conversion.trained_model import TrainedModel
 from spanloom.model.params import T5, num_params
 from spanloom.model.t5 import forward
+from spanloom.pipeline.interrupts import ended_by_sigterm
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.vocabularies import trim as vocabulary_trim
@@ -106,15 +108,17 @@ def trim_to_hf(
     needs kept pieces alone is cut in another way or gets other logits; then nothing was written.
     """
     vocabulary_trim.check(choice)
-    settings = source.vocabulary
+    settings, dst = source.vocabulary, Path(dst)
     if not isinstance(settings, SentencePiece):
         raise ConversionError(source.lineage.origin, "has a vocabulary of bytes, which has no pieces to spare")
+    recover(dst)
+    check_place(dst, source.lineage, source.folder, overwrite)  # before all text is read
     old = build(settings)
     progress("counting pieces")
     counts = vocabulary_trim.count_pieces(old, (text for _, text in texts()))
     (model,) = old.files().values()
     trimmed = vocabulary_trim.trim(model, old.sentinels, counts, choice)
-    with tempfile.TemporaryDirectory() as folder:
+    with ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="spanloom-") as folder:
         path = Path(folder) / MODEL_FILE
         path.write_bytes(trimmed.model)
         smaller = replace(settings, path=str(path))

@@ -137,6 +137,17 @@ def test_folders_that_no_other_can_take_the_place_of_are_refused(tmp_path, monke
 
 
 @pytest.mark.short
+def test_places_where_nothing_can_be_written_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConversionError, match=r"would lie in \S+/file, which is a file"):
+        check_destination(tmp_path / "file" / "deep" / "out")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    for place in ("out", "deep/er/out"):
+        with pytest.raises(ConversionError, match=f"nothing can be written in {tmp_path}: give yourself the right"):
+            check_destination(tmp_path / place)
+
+
+@pytest.mark.short
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("done", [False, True])
 def test_ctrl_c_at_a_rename_leaves_a_whole_folder(tmp_path, monkeypatch, number, done):

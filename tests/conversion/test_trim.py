@@ -1,6 +1,9 @@
 import csv
 import dataclasses
+import os
 import re
+import signal
+import tempfile
 
 import jax
 import numpy as np
@@ -87,6 +90,28 @@ def test_what_has_no_pieces_is_refused(tiny, tmp_path):
     with pytest.raises(ConversionError, match="not an earlier export"):
         trim_to_hf(tiny, texts, Choice(coverage=1.0), tmp_path / "taken")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize("place", ["notes", "run", "source", "another model", "read-only", "in a file"])
+def test_a_place_that_cannot_be_written_is_said_before_any_text_is_read(tiny, tmp_path, place, monkeypatch):
+    out, source = tmp_path / "out", dataclasses.replace(tiny, folder=tmp_path / "out" if place == "source" else None)
+    out.mkdir()
+    names = {"notes": "notes", "run": "run.json", "another model": "spanloom.json"}
+    (out / names.get(place, "spanloom.json")).write_text("{}")
+    if place == "read-only":
+        monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    if place == "in a file":
+        out /= "spanloom.json/deep/out"
+    with pytest.raises(ConversionError):
+        trim_to_hf(source, lambda: pytest.fail("text was read"), Choice(coverage=0.95), out)
+
+
+def test_sigterm_leaves_no_folder_among_the_temporary_ones(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("spanloom.conversion.trim.correspond", lambda *_: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(SystemExit, match="143"):
+        trim_to_hf(tiny, texts, Choice(coverage=0.95), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_another_segmentation_or_other_logits_leave_nothing_behind(tiny, tmp_path, monkeypatch):
