@@ -114,6 +114,25 @@ def staged(dst: Path, check: Callable[[], None] = lambda: None) -> Iterator[Path
         raise
 
 
+@contextlib.contextmanager
+def scratch(dst: Path) -> Iterator[Path]:
+    """An empty folder beside `dst` for what is needed to write that, and is removed: after an error, Ctrl-C or SIGTERM,
+    too; after a kill, by the next export."""
+    folder = _scratch(followed(dst))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with ended_by_sigterm():
+        try:
+            shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed and had the same number
+            folder.mkdir()
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _scratch(dst: Path) -> Path:
+    return dst.with_name(f".{dst.name}.scratch-{os.getpid()}")
+
+
 def _check_again(asked: Path, dst: Path, check: Callable[[], None]) -> None:
     if followed(asked) != dst:
         raise ConversionError(asked, "has become a link to another place meanwhile: name another folder")
@@ -167,8 +186,8 @@ def recover(dst: Path) -> None:
             shutil.rmtree(path)
         elif not dst.exists() or (dst.is_dir() and not any(dst.iterdir())):
             path.rename(dst)
-    for path in dst.parent.glob(f".{name}.partial-*"):
-        if _dead(path):
+    for path in (*dst.parent.glob(f".{name}.partial-*"), *dst.parent.glob(f".{name}.scratch-*")):
+        if _dead(path) and path != _scratch(dst):
             shutil.rmtree(path)
 
 

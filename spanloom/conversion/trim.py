@@ -1,6 +1,5 @@
 """A model with only the rows of pieces that a text needs. What it says of these stays the same."""
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,12 +10,11 @@ import numpy as np
 from spanloom.conversion.convert import ParityError, Report, check_place, convert_to_hf
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.parity import largest_difference
-from spanloom.conversion.staging import recover
+from spanloom.conversion.staging import recover, scratch
 from spanloom.conversion.surgery import with_vocabulary
 from spanloom.conversion.trained_model import TrainedModel
 from spanloom.model.params import T5, num_params
 from spanloom.model.t5 import forward
-from spanloom.pipeline.interrupts import ended_by_sigterm
 from spanloom.settings.model import Model
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.vocabularies import trim as vocabulary_trim
@@ -118,8 +116,8 @@ def trim_to_hf(
     counts = vocabulary_trim.count_pieces(old, (text for _, text in texts()))
     (model,) = old.files().values()
     trimmed = vocabulary_trim.trim(model, old.sentinels, counts, choice)
-    with ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="spanloom-") as folder:
-        path = Path(folder) / MODEL_FILE
+    with scratch(dst) as folder:
+        path = folder / MODEL_FILE
         path.write_bytes(trimmed.model)
         smaller = replace(settings, path=str(path))
         new = build(smaller)

@@ -3,7 +3,9 @@ import dataclasses
 import os
 import re
 import signal
-import tempfile
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -106,12 +108,31 @@ def test_a_place_that_cannot_be_written_is_said_before_any_text_is_read(tiny, tm
         trim_to_hf(source, lambda: pytest.fail("text was read"), Choice(coverage=0.95), out)
 
 
-def test_sigterm_leaves_no_folder_among_the_temporary_ones(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("spanloom.conversion.trim.correspond", lambda *_: signal.raise_signal(signal.SIGTERM))
-    with pytest.raises(SystemExit, match="143"):
-        trim_to_hf(tiny, texts, Choice(coverage=0.95), tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
+TRIMMED = """
+import os, sys
+from pathlib import Path
+from conversion.test_trim import Choice, source, texts, trim_to_hf
+from spanloom.conversion import trim
+
+path, out, number = sys.argv[1:]
+trim.correspond = lambda *_: os.kill(os.getpid(), int(number))
+trim_to_hf(source(path), texts, Choice(coverage=0.95), out)
+"""
+
+
+def test_sigterm_leaves_nothing_behind_and_a_kill_nothing_that_the_next_command_does_not_remove(tiny, tmp_path):
+    """Neither beside the folder nor among the system's temporary ones."""
+    temporary, beside = tmp_path / "temporary", tmp_path / "beside"
+    temporary.mkdir()
+    beside.mkdir()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        words = [sys.executable, "-c", TRIMMED, tiny.vocabulary.path, str(beside / "out"), str(int(number))]
+        done = subprocess.run(words, env={**os.environ, "TMPDIR": str(temporary)}, cwd=Path(__file__).parent.parent)
+        assert done.returncode == (143 if number == signal.SIGTERM else -number)
+        assert not list(temporary.iterdir())
+        assert len(list(beside.iterdir())) == (number == signal.SIGKILL)
+    trim_to_hf(tiny, texts, Choice(coverage=0.95), beside / "out")
+    assert [path.name for path in beside.iterdir()] == ["out"]
 
 
 def test_another_segmentation_or_other_logits_leave_nothing_behind(tiny, tmp_path, monkeypatch):
