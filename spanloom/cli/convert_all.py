@@ -1,5 +1,7 @@
 """`spanloom convert SRC DST --which all`: every checkpoint that is kept, as DST/STEP, by one command that goes on."""
 
+import contextlib
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from spanloom.conversion.convert import Report
 from spanloom.conversion.detect import KINDS, Kind
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
+from spanloom.conversion.model_card import CARD_NAME
 from spanloom.evaluation.results import key_of
 from spanloom.pipeline.durable import write_file
 from spanloom.settings.run_layout import CHECKPOINTS, steps_in
@@ -26,9 +29,9 @@ def convert_all(
 ) -> None:
     """Calls `one` with the step and the folder of every checkpoint, the earliest first, and prints what it reports.
 
-    `how` is what decides the result beside the checkpoint, as JSON has it. Those that were made so before are passed
-    over. A checkpoint that cannot be converted is named at the end, in a CommandError, and the others are converted.
-    Raises UsageError for a path that is one checkpoint alone.
+    `how` is what decides the result beside the checkpoint, as JSON has it. Those that were made so before, and are
+    whole, are passed over. A checkpoint that cannot be converted is named at the end, in a CommandError, and the others
+    are converted. Raises UsageError for a path that is one checkpoint alone.
     """
     steps = _steps(path, kind)
     if not steps:
@@ -41,14 +44,15 @@ def convert_all(
             continue
         try:
             key = key_of(checkpoint=_identity(checkpoint), version=__version__, **how)
-            if _done(destination).get(str(step)) == key and (place / MARK_NAME).is_file():
+            if _is_made(_done(destination).get(str(step)), key, place):
                 print(f"{place} is there already")
                 continue
-            print(one(step, place).describe())
+            report = one(step, place)
+            print(report.describe())
         except (CheckpointError, ConversionError) as error:
             failed.append(str(error))
             continue
-        _note(destination, step, key)
+        _note(destination, step, {"key": key, "mark": _mark_of(place), "files": report.files})
     if failed:
         raise CommandError("\n".join([f"{len(failed)} of {len(steps)} checkpoints were not converted:", *failed]))
 
@@ -71,15 +75,41 @@ def _identity(checkpoint: Path) -> str:
         return key_of(files=seen)
 
 
-def _note(destination: Path, step: int, key: str) -> None:
-    text = json.dumps(_done(destination) | {str(step): key}, indent=1)
+def _is_made(made: object, key: str, place: Path) -> bool:
+    """Whether a folder is what was made: with the same mark, which names the checkpoint, and the same sizes. The card
+    is there to be edited."""
+    if not isinstance(made, dict) or made.get("key") != key or made.get("mark") != _mark_of(place):
+        return False
+    files = made.get("files")
+    if not isinstance(files, dict):
+        return False
+    sizes = {name: _size(place / name) for name in files}
+    return None not in sizes.values() and {**sizes, CARD_NAME: 0} == {**files, CARD_NAME: 0}
+
+
+def _size(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size if path.is_file() else None
+    return None
+
+
+def _mark_of(place: Path) -> str | None:
+    """SHA-256, in hexadecimal, of what an export says about itself; None where it says nothing."""
+    try:
+        return hashlib.sha256((place / MARK_NAME).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _note(destination: Path, step: int, made: dict[str, object]) -> None:
+    text = json.dumps(_done(destination) | {str(step): made}, indent=1)
     write_file(destination / DONE, lambda file: file.write(text.encode()))
 
 
-def _done(destination: Path) -> dict[str, str]:
-    """The key of each folder that was made; none where the list is not there or damaged, so that all are made again."""
+def _done(destination: Path) -> dict[str, object]:
+    """What is known of each folder that was made; nothing where the list is not there or damaged: all are made anew."""
     try:
         found = json.loads((destination / DONE).read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return {str(step): str(key) for step, key in found.items()} if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}

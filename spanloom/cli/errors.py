@@ -6,6 +6,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from spanloom.pipeline.interrupts import Terminated
+
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 USAGE = 2
@@ -14,6 +16,8 @@ FAILED = 1
 """Exit code of a command that was understood and failed."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
+TERMINATED = 143
+"""Exit code after SIGTERM, likewise."""
 
 
 class UsageError(Exception):
@@ -31,9 +35,9 @@ def debugging(argv: list[str]) -> bool:
 
 def report(error: BaseException, debug: bool, about: str = "") -> int:
     """Print the error on stderr, with what it is `about` before it, and return the exit code."""
-    if isinstance(error, KeyboardInterrupt):
-        print("spanloom: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    if (code := ended_by(error)) is not None:
+        print(f"spanloom: {'interrupted' if code == INTERRUPTED else 'ended by SIGTERM'}", file=sys.stderr)
+        return code
     if debug or not (_is_ours(error) or _of_memory(error)):
         traceback.print_exception(error)
     if isinstance(error, UsageError):
@@ -41,6 +45,24 @@ def report(error: BaseException, debug: bool, about: str = "") -> int:
         return USAGE
     print(f"spanloom: error: {about}{_text(error)}", file=sys.stderr)
     return FAILED
+
+
+def ended_by(error: BaseException) -> int | None:
+    """The exit code where a signal is behind an error; None where none is.
+
+    What is being imported when the signal comes raises an error of its own for it, as Python does for a class that is
+    being made; libraries in C keep no more than its name. Errors of ours that a signal is not the cause of, such as of
+    a disk that is full as the program takes its leave, say what they found, and are shown.
+    """
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, KeyboardInterrupt | Terminated):
+            return TERMINATED if isinstance(chain, Terminated) else INTERRUPTED
+        ours = _is_ours(chain)
+        if not ours and KeyboardInterrupt.__name__ in str(chain):
+            return INTERRUPTED
+        chain = chain.__cause__ or (None if ours or chain.__suppress_context__ else chain.__context__)
+    return None
 
 
 def _of_memory(error: BaseException) -> bool:

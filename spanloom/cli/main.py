@@ -6,10 +6,12 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 
-from spanloom.cli.errors import FAILED, UsageError, debugging, report
+from spanloom.cli.errors import FAILED, UsageError, debugging, ended_by, report
 from spanloom.cli.other_names import of_command
+from spanloom.pipeline.interrupts import Terminated, sent_again
 from spanloom.scale.libtpu import quiet_libtpu
 from spanloom.settings.nearest import did_you_mean
 
@@ -54,28 +56,35 @@ LISTING = {"recipes", "plan", "show", "inspect", "diff", "vocab check"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood, 130 interrupted."""
+    """Run a command line and return its exit code: 0 done, 1 failed, 2 not understood, 130 interrupted, 143 told to end
+    (SIGTERM)."""
     words = list(sys.argv[1:] if argv is None else argv)
     _replace_closed_streams()
-    if argv is None:
-        quiet_libtpu()
-        _write_any_character()
-    if argv is None and words and words[0] in WITH_HUGE_PAGES and not {"-h", "--help"} & set(words):
-        from spanloom.training.memory import use_huge_pages
-
-        use_huge_pages()
     debug = debugging(words)
     try:
-        return _carry_out(words)
+        with sent_again(KeyboardInterrupt, lambda: signal.SIGINT):
+            if argv is None:
+                _prepare_process(words)
+            return _carry_out(words)
     except BrokenPipeError:
         return _reader_gone(words)
     except (KeyboardInterrupt, Exception) as error:
-        if argv is None and isinstance(error, KeyboardInterrupt):
+        if argv is None and ended_by(error) is not None:
             _end_at_the_next_ctrl_c()
+            _cancel_timers()
         return report(error, debug)
     finally:
         if argv is None:
             _end_at_the_next_ctrl_c()
+
+
+def _prepare_process(words: list[str]) -> None:
+    quiet_libtpu()
+    _write_any_character()
+    if words and words[0] in WITH_HUGE_PAGES and not {"-h", "--help"} & set(words):
+        from spanloom.training.memory import use_huge_pages
+
+        use_huge_pages()
 
 
 def _end_at_the_next_ctrl_c() -> None:
@@ -83,9 +92,19 @@ def _end_at_the_next_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _cancel_timers() -> None:
+    """Who began one (JAX, to say after a minute that its look for TPUs takes long) may not have come to cancelling it,
+    and Python would wait for it."""
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()
+
+
 def _carry_out(words: list[str]) -> int:
     try:
         return _dispatch(words)
+    except Terminated as stop:
+        return report(stop, debug=False)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     finally:

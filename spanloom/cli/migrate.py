@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.parsing import options
+from spanloom.pipeline.interrupts import ended_by_sigterm
 
 if TYPE_CHECKING:
     from spanloom.migration.fates import Note
@@ -116,7 +117,7 @@ def _check(text: str, name: str) -> str:
     from spanloom.settings.run import Run
     from spanloom.settings.serialize import SettingsError
 
-    with tempfile.TemporaryDirectory() as folder:
+    with ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="spanloom-") as folder:
         path = Path(folder) / name
         path.write_text(text, encoding="utf-8")
         try:

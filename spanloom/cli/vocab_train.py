@@ -89,6 +89,7 @@ def main(argv: Sequence[str]) -> int:
     report = ReadReport()
     with ProgressBar("documents", None) as bar, _ended_by_ctrl_c():
         trained = learning.train(_counted(read(source, report), bar), training)
+    _destination(chosen.out, chosen.overwrite)  # a file may have come there while the library learnt
     write_file(path, lambda file: file.write(trained.model))
     print(f"text: {report.describe()}")
     print("\n".join(_said(trained, training, path)))

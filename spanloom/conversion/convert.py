@@ -15,7 +15,7 @@ from spanloom.conversion.hf_vocabulary import MARK_NAME
 from spanloom.conversion.huggingface import open_hf, read_lineage
 from spanloom.conversion.staging import check_destination, followed, staged
 from spanloom.conversion.stored_model import StoredModel, as_stored
-from spanloom.conversion.trained_model import TrainedModel
+from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.conversion.weights import Dtype, Weights, written_type
 from spanloom.model.params import declare, flatten
 from spanloom.vocabularies.build import build
@@ -60,8 +60,8 @@ class Format:
     name: str
     """What it is called."""
     write: Callable[[Path, StoredModel, Output], tuple[str, ...]]
-    """Write a model into an empty folder; gives what the user should know of it. ValueError for one that the format
-    cannot express, before anything is written."""
+    """Write a model into a folder that is empty but for what the caller put there; its mark lists that, too. Gives what
+    the user should know of it. ValueError for one that the format cannot express, before anything is written."""
     read: Callable[[Path], StoredModel]
     """Open what was written."""
 
@@ -158,19 +158,13 @@ def convert(
     dst = Path(dst)
     source = source if isinstance(source, StoredModel) else as_stored(source)
     _check(source)
-    own = followed(source.folder) if source.folder is not None else None
-    if own is not None and own.is_relative_to(followed(dst)):
-        raise ConversionError(dst, "is the source itself; name another folder")
-    check_destination(dst)
-    if not overwrite:
-        _refuse_other_model(dst, source)
     slots = sum(weight.size for weight in source.memory.weights.values()) if source.memory else 0
-    with staged(dst) as folder:
+    with staged(dst, lambda: check_place(dst, source.lineage, source.folder, overwrite)) as folder:
         progress(f"writing {dst}, {form.name}")
         with watch("numbers written", source.num_params) as done:
+            for file, content in beside.items():  # before all else, so that the mark lists them, too
+                (folder / file).write_bytes(content)
             notes = form.write(folder, source, Output(name or dst.name, dtype, max_shard_bytes, done))
-        for file, content in beside.items():
-            (folder / file).write_bytes(content)
         progress("reading it back and comparing every weight and log-probabilities")
         written = form.read(folder)
         with watch("numbers compared", source.num_params) as done:
@@ -222,10 +216,19 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def _refuse_other_model(dst: Path, source: StoredModel) -> None:
+def check_place(dst: Path, lineage: Lineage, folder: Path | None, overwrite: bool) -> None:
+    """Raise ConversionError if a model of `lineage`, read from `folder`, must not be written to `dst`."""
+    if folder is not None and followed(folder).is_relative_to(followed(dst)):
+        raise ConversionError(dst, "is the source itself; name another folder")
+    check_destination(dst)
+    if not overwrite:
+        _refuse_other_model(dst, lineage)
+
+
+def _refuse_other_model(dst: Path, lineage: Lineage) -> None:
     if not (dst / MARK_NAME).is_file():
         return
-    there, here = read_lineage(dst).home, source.lineage.home
+    there, here = read_lineage(dst).home, lineage.home
     if there != here:
         raise ConversionError(
             dst, f"holds a model exported from {there}, not from {here}: name another folder, or give --overwrite"

@@ -40,8 +40,9 @@ PARAMS, OPTIMIZER = "params", "optimizer"
 _RULES = ("heuristic", "logical", "mixed")
 
 
-def write_converted(folder: Path, source: StoredModel, output: Output) -> tuple[str, ...]:
-    """Write the model into the empty `folder`, all but the list of its files. Gives what the user should know."""
+def write_converted(folder: Path, source: StoredModel, output: Output, manifest: str) -> tuple[str, ...]:
+    """Write the model into the empty `folder`, all but `manifest`, the list of its files. Gives what the user should
+    know."""
     vocabulary, memory = source.vocabulary, source.memory
     if isinstance(vocabulary, SentencePiece):
         vocabulary = resolve(vocabulary)
@@ -59,7 +60,7 @@ def write_converted(folder: Path, source: StoredModel, output: Output) -> tuple[
         "t5x_layout": None if source.layout is None else asdict(source.layout),
     }
     (folder / CONVERTED).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    write_mark(folder, source, vocabulary)
+    write_mark(folder, source, vocabulary, [manifest])
     return ()
 
 

@@ -22,6 +22,7 @@ from spanloom.conversion.hub_mark import blob_id, of_one_model, published
 from spanloom.conversion.huggingface import read_lineage
 from spanloom.conversion.model_card import CARD_NAME
 from spanloom.conversion.trained_model import Lineage
+from spanloom.pipeline.interrupts import ended_by_sigterm
 
 _GIT_FILES = {".gitattributes", ".gitignore"}
 """What the Hub, or git, puts into a repository by itself."""
@@ -240,7 +241,7 @@ def _mark(api: Any, name: str, commit: str) -> Mapping[str, Any] | None:
     from huggingface_hub.utils import disable_progress_bars
 
     disable_progress_bars("huggingface_hub.http_get")
-    with tempfile.TemporaryDirectory(prefix="spanloom-") as folder:
+    with ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="spanloom-") as folder:
         path = Path(ask(name, lambda: api.hf_hub_download(name, MARK_NAME, revision=commit, local_dir=folder)))
         try:
             found = json.loads(path.read_bytes())

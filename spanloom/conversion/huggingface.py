@@ -6,7 +6,7 @@
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -224,9 +224,10 @@ def write_folder(
     write_mark(folder, source, vocabulary)
 
 
-def write_mark(folder: Path, source: "StoredModel", vocabulary: Vocabulary) -> None:
-    """Write what an export says about itself beside what is in its folder: vocabulary and where it comes from."""
-    written = sorted(path.name for path in folder.iterdir())
+def write_mark(folder: Path, source: "StoredModel", vocabulary: Vocabulary, later: Iterable[str] = ()) -> None:
+    """Write what an export says about itself beside what is in its folder: vocabulary, where it comes from, and its
+    files, which go when it is replaced; `later` names those still to be written."""
+    written = sorted({*(path.name for path in folder.iterdir()), *later})
     content = spiece_content(source.vocabulary)
     (folder / MARK_NAME).write_bytes(hf_tokenizer.to_json(_describe(source, vocabulary, content, written)))
 

@@ -5,14 +5,13 @@ import glob
 import json
 import os
 import shutil
-import signal
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.hf_vocabulary import MARK_NAME
 from spanloom.pipeline.durable import explain_full_disk, sync_directory
+from spanloom.pipeline.interrupts import ended_by_sigterm
 from spanloom.settings.run_layout import CHECKPOINTS, FACTS, RUN_FILE, STORES, TENSORBOARD, is_converted
 
 _RUN_FOLDERS = (CHECKPOINTS, STORES, TENSORBOARD)
@@ -50,6 +49,7 @@ def check_destination(dst: Path) -> None:
             raise ConversionError(
                 asked, f"is among the files of a run or a checkpoint ({folder}); name a folder outside it"
             )
+    _refuse_unwritable(asked, dst)
     if dst.exists() and not dst.is_dir():
         raise ConversionError(asked, "is a file; name a new folder for the export")
     if not dst.is_dir() or not any(dst.iterdir()):
@@ -59,6 +59,16 @@ def check_destination(dst: Path) -> None:
     if not (dst / MARK_NAME).is_file():
         raise ConversionError(
             asked, "is not empty and not an earlier export, so it stays as it is: name another folder"
+        )
+
+
+def _refuse_unwritable(asked: Path, dst: Path) -> None:
+    there = next(folder for folder in dst.parents if folder.exists())
+    if not there.is_dir():
+        raise ConversionError(asked, f"would lie in {there}, which is a file: name another folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConversionError(
+            asked, f"nothing can be written in {there}: give yourself the right to write there, or name another folder"
         )
 
 
@@ -76,23 +86,28 @@ def followed(dst: Path) -> Path:
 
 
 @contextlib.contextmanager
-def staged(dst: Path) -> Iterator[Path]:
+def staged(dst: Path, check: Callable[[], None] = lambda: None) -> Iterator[Path]:
     """An empty folder to write into; on leaving, it is flushed to disk and becomes `dst`.
+
+    `check` raises an error where `dst` must not be replaced. It is called before anything is written, once what a kill
+    had left is put back, and again just before the folder takes its place, since hours lie between.
 
     An earlier export there is replaced; files in it that the export did not write (a .git folder, say) stay. After an
     error, Ctrl-C or SIGTERM `dst` is as it was, and after a kill, too (killed between two renames, it is put back by
     the next export); a half-written folder has a name that no reader looks at.
     """
-    dst = followed(dst)
+    asked, dst = dst, followed(dst)
+    recover(dst)
+    check()
     dst.parent.mkdir(parents=True, exist_ok=True)
-    _recover(dst)
     partial = dst.with_name(f".{dst.name}.partial-{os.getpid()}")
     partial.mkdir()
     try:
-        with _ended_by_sigterm():
+        with ended_by_sigterm():
             with explain_full_disk(dst):
                 yield partial
                 _sync(partial)
+            _check_again(asked, dst, check)
             _swap(partial, dst)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -100,22 +115,28 @@ def staged(dst: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM, as of a job whose time is up, ends the process by SystemExit, where it would end at once otherwise: so
-    that no folder of a model's size stays until the same command is given again."""
-    alone = threading.current_thread() is threading.main_thread()
-    if not alone or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
+def scratch(dst: Path) -> Iterator[Path]:
+    """An empty folder beside `dst` for what is needed to write that, and is removed: after an error, Ctrl-C or SIGTERM,
+    too; after a kill, by the next export."""
+    folder = _scratch(followed(dst))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with ended_by_sigterm():
+        try:
+            shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed and had the same number
+            folder.mkdir()
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
-    def stop(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
 
-    signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _scratch(dst: Path) -> Path:
+    return dst.with_name(f".{dst.name}.scratch-{os.getpid()}")
+
+
+def _check_again(asked: Path, dst: Path, check: Callable[[], None]) -> None:
+    if followed(asked) != dst:
+        raise ConversionError(asked, "has become a link to another place meanwhile: name another folder")
+    check()
 
 
 def _swap(partial: Path, dst: Path) -> None:
@@ -150,18 +171,23 @@ def _files_of_export(folder: Path) -> set[str]:
         return set()
 
 
-def _recover(dst: Path) -> None:
-    """Finish what a killed export of the same folder left: put back a folder half replaced, remove half-written."""
+def recover(dst: Path) -> None:
+    """Finish what a killed export of the same folder left: put back a folder half replaced, remove half-written.
+
+    A folder that somebody else has put there since stays as it is, and so does the one that it replaced.
+    """
+    dst = followed(dst)
     name = glob.escape(dst.name)
     for path in dst.parent.glob(f".{name}.replaced-*"):
-        if _dead(path):
-            if dst.exists():
-                _carry_over(path, dst)
-                shutil.rmtree(path)
-            else:
-                path.rename(dst)
-    for path in dst.parent.glob(f".{name}.partial-*"):
-        if _dead(path):
+        if not _dead(path):
+            continue
+        if (dst / MARK_NAME).is_file():
+            _carry_over(path, dst)
+            shutil.rmtree(path)
+        elif not dst.exists() or (dst.is_dir() and not any(dst.iterdir())):
+            path.rename(dst)
+    for path in (*dst.parent.glob(f".{name}.partial-*"), *dst.parent.glob(f".{name}.scratch-*")):
+        if _dead(path) and path != _scratch(dst):
             shutil.rmtree(path)
 
 

@@ -1,6 +1,5 @@
 """A model with only the rows of pieces that a text needs. What it says of these stays the same."""
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,9 +7,10 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from spanloom.conversion.convert import ParityError, Report, convert_to_hf
+from spanloom.conversion.convert import ParityError, Report, check_place, convert_to_hf
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.parity import largest_difference
+from spanloom.conversion.staging import recover, scratch
 from spanloom.conversion.surgery import with_vocabulary
 from spanloom.conversion.trained_model import TrainedModel
 from spanloom.model.params import T5, num_params
@@ -106,16 +106,18 @@ def trim_to_hf(
     needs kept pieces alone is cut in another way or gets other logits; then nothing was written.
     """
     vocabulary_trim.check(choice)
-    settings = source.vocabulary
+    settings, dst = source.vocabulary, Path(dst)
     if not isinstance(settings, SentencePiece):
         raise ConversionError(source.lineage.origin, "has a vocabulary of bytes, which has no pieces to spare")
+    recover(dst)
+    check_place(dst, source.lineage, source.folder, overwrite)  # before all text is read
     old = build(settings)
     progress("counting pieces")
     counts = vocabulary_trim.count_pieces(old, (text for _, text in texts()))
     (model,) = old.files().values()
     trimmed = vocabulary_trim.trim(model, old.sentinels, counts, choice)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / MODEL_FILE
+    with scratch(dst) as folder:
+        path = folder / MODEL_FILE
         path.write_bytes(trimmed.model)
         smaller = replace(settings, path=str(path))
         new = build(smaller)

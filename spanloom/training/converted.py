@@ -6,7 +6,7 @@ from spanloom.conversion.convert import Format, Output
 from spanloom.conversion.converted import open_converted, write_converted
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.stored_model import StoredModel
-from spanloom.training.integrity import DamagedError, seal, verify
+from spanloom.training.integrity import MANIFEST, DamagedError, seal, verify
 
 
 def stored_converted(folder: Path) -> StoredModel:
@@ -19,7 +19,7 @@ def stored_converted(folder: Path) -> StoredModel:
 
 
 def _write(folder: Path, source: StoredModel, output: Output) -> tuple[str, ...]:
-    notes = write_converted(folder, source, output)
+    notes = write_converted(folder, source, output, MANIFEST)
     seal(folder)
     return notes
 

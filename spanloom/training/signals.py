@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import TypeVar
 
+from spanloom.pipeline.interrupts import sent_again
 from spanloom.scale.processes import Crew
 
 Item = TypeVar("Item")
@@ -56,6 +57,11 @@ class StopRequest:
             self.check()
             yield item
 
+    def forget(self) -> int:
+        """As if nobody had asked: what was raised for it was lost. Gives the signal's number, to be sent again."""
+        name, self.signal_name = self.signal_name, None
+        return signal.Signals[name or "SIGTERM"]
+
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
         if self.requested:
@@ -79,11 +85,12 @@ def stop_signals() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    former = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    except Stopped:
-        pass
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+    with sent_again(Stopped, stop.forget):
+        former = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield stop
+        except Stopped:
+            pass
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)

@@ -1,5 +1,6 @@
 """`convert --which all`: goes on where it stopped, and makes nothing twice; conversion itself is tested elsewhere."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.main import main
 from spanloom.conversion.convert import Report
 from spanloom.conversion.hf_vocabulary import MARK_NAME
+from spanloom.conversion.model_card import CARD_NAME
 from spanloom.recipes.quickstart import recipe as quickstart
 from spanloom.training.checkpoint_paths import CheckpointError
 
@@ -30,7 +32,7 @@ def run(tmp_path):
 
 
 class Converter:
-    """Writes a mark in the place of a model, and remembers for which steps."""
+    """Writes a mark and weights in the place of a model, and remembers for which steps."""
 
     def __init__(self, stop=None, error=None):
         self.made, self.stop, self.error = [], stop, error
@@ -40,8 +42,11 @@ class Converter:
             raise self.error
         self.made.append(step)
         place.mkdir(parents=True, exist_ok=True)
-        (place / MARK_NAME).write_text("{}")
-        return Report(place, {}, 0, 0, 0.0, ())
+        for name, content in ((MARK_NAME, f'{{"step": {step}}}'), ("arrays/0", "weights"), (CARD_NAME, "card")):
+            (place / name).parent.mkdir(exist_ok=True)
+            (place / name).write_text(content)
+        files = {path.relative_to(place).as_posix(): path.stat().st_size for path in place.rglob("*") if path.is_file()}
+        return Report(place, files, 0, 0, 0.0, ())
 
 
 def converted(run, to, **how):
@@ -70,6 +75,38 @@ def test_what_is_not_what_was_converted_is_made_again(run, tmp_path):
     assert converted(run, to, dtype="bfloat16") == [10, 20, 30]
     (to / DONE).write_text("[half")
     assert converted(run, to, dtype="bfloat16") == [10, 20, 30]
+
+
+@pytest.mark.parametrize("how", ["gone", "cut off", "of another model", "without a mark"])
+def test_a_folder_that_is_not_whole_or_of_another_model_is_made_again(run, tmp_path, how):
+    to = tmp_path / "to"
+    assert converted(run, to) == [10, 20, 30]
+    if how == "gone":
+        (to / "20" / "arrays" / "0").unlink()
+    elif how == "cut off":
+        (to / "20" / "arrays" / "0").write_text("wei")
+    else:
+        (to / "20" / MARK_NAME).write_text('{"step": 99}')
+        if how == "without a mark":
+            (to / "20" / MARK_NAME).unlink()
+    assert converted(run, to) == [20] and converted(run, to) == []
+
+
+def test_a_card_that_was_edited_and_files_that_came_stay(run, tmp_path):
+    assert converted(run, tmp_path / "to") == [10, 20, 30]
+    (tmp_path / "to" / "20" / CARD_NAME).write_text("a longer card")
+    (tmp_path / "to" / "20" / "notes").touch()
+    assert converted(run, tmp_path / "to") == []
+
+
+@pytest.mark.parametrize("listed", ["a key", {"key": 1}, [1], None])
+def test_a_list_that_something_else_wrote_is_not_believed(run, tmp_path, listed):
+    assert converted(run, tmp_path / "to") == [10, 20, 30]
+    known = json.loads((tmp_path / "to" / DONE).read_text())
+    changed = {"key": known["20"]["key"], "mark": known["20"]["mark"], "files": listed}
+    for one in (listed, changed):
+        (tmp_path / "to" / DONE).write_text(json.dumps(known | {"20": one}))
+        assert converted(run, tmp_path / "to") == [20]
 
 
 def test_a_damaged_checkpoint_is_named_and_the_others_are_converted(run, tmp_path):

@@ -10,6 +10,9 @@ import pytest
 
 from spanloom.cli.errors import CommandError, UsageError, report
 from spanloom.cli.main import COMMANDS, _write_any_character, main
+from spanloom.cli.recipe import RecipeError
+from spanloom.pipeline.durable import StorageError
+from spanloom.pipeline.interrupts import Terminated
 from spanloom.recipes import shipped
 
 pytestmark = pytest.mark.short
@@ -246,8 +249,74 @@ def test_what_the_file_system_refuses_comes_with_a_fix(error, message, capsys):
     assert message in capsys.readouterr().err
 
 
+LOST = """
+import gc, signal, sys, time
+from pathlib import Path
+from spanloom.cli import main as command
+from spanloom.conversion.staging import staged
+
+number = int(sys.argv.pop(1))
+
+def callback(phase, info):
+    gc.callbacks.clear()
+    signal.raise_signal(number)
+
+def work(words):
+    gc.callbacks.append(callback)
+    with staged(Path(sys.argv[1])):
+        gc.collect()
+        time.sleep(60)
+    return 0
+
+command._dispatch = work
+sys.exit(command.main())
+"""
+
+
+@pytest.mark.parametrize(("number", "code", "said"), [(2, 130, "interrupted"), (15, 143, "ended by SIGTERM")])
+def test_a_signal_in_a_callback_of_the_garbage_collector_ends_the_command(number, code, said, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", LOST, str(number), str(tmp_path / "out")],
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (code, f"spanloom: {said}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("signalled", [KeyboardInterrupt, Terminated])
+@pytest.mark.parametrize("wrapped", ["cause", "context", "recipe"])
+def test_a_signal_during_an_import_is_no_error_of_the_import(signalled, wrapped, capsys):
+    """numpy, jaxlib and Python's own classes raise their own errors for what a signal's handler raised in them."""
+    error = RuntimeError("initialization failed")
+    error.__cause__ = signalled() if wrapped != "context" else None
+    error.__context__ = signalled()
+    error.__suppress_context__ = wrapped != "context"
+    if wrapped == "recipe":
+        error, inner = RecipeError("mine.py:1: initialization failed"), error
+        error.__cause__ = inner
+    assert report(error, debug=False) == (130 if signalled is KeyboardInterrupt else 143)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_what_went_wrong_after_ctrl_c_is_said(capsys):
+    error = StorageError("no room to write")
+    error.__context__ = KeyboardInterrupt()
+    assert report(error, debug=False) == 1 and "no room" in capsys.readouterr().err
+    assert report(ImportError("nb: KeyboardInterrupt: "), debug=False) == 130
+
+
+def test_ctrl_c_before_the_command_begins_is_no_traceback(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spanloom.cli.main.quiet_libtpu", interrupted)
+    monkeypatch.setattr("spanloom.cli.main._end_at_the_next_ctrl_c", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["spanloom", "recipes"])
+    assert main() == 130 and capsys.readouterr().err == "spanloom: interrupted\n"
+
+
 LEAVING = """
-import atexit, sys, time
+import atexit, sys, threading, time
 from spanloom.cli import main as command
 
 def leave():
@@ -255,6 +324,7 @@ def leave():
     time.sleep(60)
 
 def interrupted(words):
+    threading.Timer(120, print).start()
     raise KeyboardInterrupt
 
 atexit.register(leave)

@@ -1,5 +1,7 @@
 """spanloom migrate: T5X's own command line, one recipe that is whole or not there, and what is said of the rest."""
 
+import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,17 @@ def test_what_is_lost_is_on_stderr_with_file_line_and_reason(folder: Path, capsy
     assert said.out.startswith("mine.py: a recipe. ") and "2 not carried over" in said.out
     text = (folder / "mine.py").read_text(encoding="utf-8")
     assert "steps=10," in text and "# Not carried over:" in text
+
+
+def test_sigterm_leaves_no_folder_among_the_temporary_ones(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "temporary"))
+    monkeypatch.setattr("spanloom.cli.recipe.find", lambda name: signal.raise_signal(signal.SIGTERM))
+    assert main(["migrate", "run.gin", "--out", "mine.py"]) == 143
+    assert capsys.readouterr().err == "spanloom: ended by SIGTERM\n"
+    assert not list((folder / "temporary").iterdir()) and not (folder / "mine.py").exists()
 
 
 def test_flags_of_t5x_are_understood(folder: Path) -> None:

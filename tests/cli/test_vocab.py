@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -33,6 +34,17 @@ def run(capsys, *argv):
     code = main(["vocab", *argv])
     read = capsys.readouterr()
     return code, read.out, read.err
+
+
+@pytest.mark.short
+def test_a_file_that_comes_into_the_place_while_pieces_are_learnt_stays(corpus, capsys, monkeypatch):
+    def train(texts, training):
+        Path("a.model").write_text("theirs")
+        return SimpleNamespace(model=b"ours")
+
+    monkeypatch.setattr("spanloom.vocabularies.train.train", train)
+    code, _, err = run(capsys, "train", "--text", "*.txt", "--size", "420", "--out", "a.model")
+    assert code == 1 and "--overwrite" in err and Path("a.model").read_text() == "theirs"
 
 
 @pytest.mark.short

@@ -1,5 +1,6 @@
 """An export appears whole, checked, or not at all."""
 
+import contextlib
 import errno
 import json
 import os
@@ -89,6 +90,35 @@ def test_an_export_of_another_run_is_only_replaced_when_told(tmp_path, tiny, mak
     convert_to_hf(first, tmp_path / "copy")
     convert_to_hf(other, out, overwrite=True)
     assert different_weights(other.params, import_hf(out).params) == []
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("what", ["notes", "another model", "another model that a kill left aside"])
+def test_what_comes_to_the_destination_meanwhile_is_asked_about_as_well(tmp_path, tiny, make_source, what, overwrite):
+    one, other = (replace(make_source(tiny), lineage=Lineage(str(tmp_path / name))) for name in "ab")
+    out, dead = tmp_path / "out", subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    convert_to_hf(other, tmp_path / "other")
+    if aside := what.endswith("aside"):
+        (tmp_path / "other").rename(tmp_path / f".out.replaced-{dead.pid}")
+
+    def meanwhile(line):
+        if "reading it back" in line and what == "notes":
+            out.mkdir()
+            (out / "README.md").write_text("notes")
+        elif "reading it back" in line and not aside:
+            (tmp_path / "other").rename(out)
+
+    refused = what == "notes" or not overwrite
+    with pytest.raises(ConversionError) if refused else contextlib.nullcontext() as caught:
+        convert_to_hf(one, out, overwrite=overwrite, progress=meanwhile)
+    if what == "notes":
+        assert names(out) == ["README.md"] and (out / "README.md").read_text() == "notes"
+    else:
+        kept = json.loads((out / "spanloom.json").read_text())["origin"]
+        assert kept == (other if refused else one).lineage.origin
+    assert not refused or ("not an earlier export" if what == "notes" else "--overwrite") in str(caught.value)
+    assert not [name for name in names(tmp_path) if name.startswith(".")]
 
 
 def test_an_export_whose_mark_is_damaged_is_of_nobody(tmp_path, tiny, make_source):

@@ -1,9 +1,12 @@
 """An export is published whole, once, on top of what is its own, and says what stands in the way without a token."""
 
 import json
+import signal
 import sys
+import tempfile
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from spanloom.conversion.huggingface import import_hf, read_lineage, write_folde
 from spanloom.conversion.stored_model import as_stored
 from spanloom.conversion.trained_model import Lineage, TrainedModel
 from spanloom.model.params import flatten
+from spanloom.pipeline.interrupts import Terminated
 from spanloom.settings.model import Model
 from spanloom.settings.run import Run
 from spanloom.settings.task import Task, TextFiles
@@ -133,6 +137,15 @@ def test_a_later_checkpoint_replaces_an_earlier_one_with_its_shards(hub, export)
     assert "model.safetensors.index.json" in pushed.removed
     assert "config.json" not in pushed.sent, "what is the same is not sent"
     assert not any("Authorization" in line for line in hub.asked[before:])
+
+
+def test_sigterm_leaves_no_folder_among_the_temporary_ones(tmp_path, monkeypatch):
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    asked = SimpleNamespace(hf_hub_download=lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(Terminated):
+        hub_push._mark(asked, "user/name", "0" * 40)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_another_model_is_not_overwritten_unless_told(hub, export):

@@ -62,6 +62,62 @@ def test_sigterm_leaves_nothing_and_what_others_do_on_it_is_theirs(tmp_path):
 
 
 @pytest.mark.short
+@pytest.mark.parametrize("before", ["nothing", "export"])
+def test_what_comes_into_the_place_meanwhile_stays(tmp_path, before):
+    """The check is made again where the folder is to be put in place, which may be hours later."""
+    dst, checked = tmp_path / "out", []
+    if before == "export":
+        dst.mkdir()
+        (dst / "spanloom.json").write_text('{"files": []}')
+
+    def check():
+        checked.append(sorted(path.name for path in tmp_path.iterdir()))
+        check_destination(dst)
+
+    def put_notes():
+        dst.mkdir(exist_ok=True)
+        (dst / "README.md").write_text("notes")
+        (dst / "spanloom.json").unlink(missing_ok=True)
+
+    with pytest.raises(ConversionError, match="not an earlier export"), staged(dst, check):
+        put_notes()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and (dst / "README.md").read_text() == "notes"
+    assert len(checked) == 2 and checked[0] == ([] if before == "nothing" else ["out"]), "before anything is written"
+
+
+@pytest.mark.short
+def test_a_link_that_comes_into_the_place_meanwhile_stays(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    with pytest.raises(ConversionError, match="a link to another place"), staged(tmp_path / "out"):
+        (tmp_path / "out").symlink_to(tmp_path / "theirs")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "theirs"] and (tmp_path / "out").is_symlink()
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("there", ["nothing", "empty", "notes"])
+def test_a_killed_export_is_put_back_before_the_check_and_never_into_what_others_made(tmp_path, there):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    dst, replaced = tmp_path / "out", tmp_path / f".out.replaced-{ended.pid}"
+    replaced.mkdir()
+    (replaced / "spanloom.json").touch()
+    if there != "nothing":
+        dst.mkdir()
+    if there == "notes":
+        (dst / "notes").touch()
+    seen = []
+
+    def refuse():
+        seen.extend(path.name for path in dst.iterdir())
+        raise ConversionError(dst, "is refused")
+
+    with pytest.raises(ConversionError, match="is refused"), staged(dst, refuse):
+        pass
+    assert seen == [path.name for path in dst.iterdir()] == (["notes"] if there == "notes" else ["spanloom.json"])
+    assert replaced.exists() == (there == "notes"), "nothing of either is lost"
+
+
+@pytest.mark.short
 def test_folders_that_no_other_can_take_the_place_of_are_refused(tmp_path, monkeypatch):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "inside").mkdir()
@@ -78,6 +134,17 @@ def test_folders_that_no_other_can_take_the_place_of_are_refused(tmp_path, monke
     with pytest.raises(ConversionError, match="is a mounted disk"):
         check_destination(tmp_path / "mount")
     check_destination(tmp_path / "mount" / "exported")
+
+
+@pytest.mark.short
+def test_places_where_nothing_can_be_written_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConversionError, match=r"would lie in \S+/file, which is a file"):
+        check_destination(tmp_path / "file" / "deep" / "out")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    for place in ("out", "deep/er/out"):
+        with pytest.raises(ConversionError, match=f"nothing can be written in {tmp_path}: give yourself the right"):
+            check_destination(tmp_path / place)
 
 
 @pytest.mark.short
@@ -100,8 +167,8 @@ def test_ctrl_c_at_a_rename_leaves_a_whole_folder(tmp_path, monkeypatch, number,
 
     monkeypatch.setattr(Path, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt), staged(dst) as folder:
-        (folder / "new").touch()
-    assert [path.name for path in dst.iterdir()] == ["new" if (number, done) == (2, True) else "old"]
+        (folder / "spanloom.json").touch()
+    assert [path.name for path in dst.iterdir()] == ["spanloom.json" if (number, done) == (2, True) else "old"]
     monkeypatch.setattr(Path, "rename", rename)
     with staged(dst) as folder:
         (folder / "newer").touch()

@@ -1,6 +1,11 @@
 import csv
 import dataclasses
+import os
 import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -87,6 +92,47 @@ def test_what_has_no_pieces_is_refused(tiny, tmp_path):
     with pytest.raises(ConversionError, match="not an earlier export"):
         trim_to_hf(tiny, texts, Choice(coverage=1.0), tmp_path / "taken")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize("place", ["notes", "run", "source", "another model", "read-only", "in a file"])
+def test_a_place_that_cannot_be_written_is_said_before_any_text_is_read(tiny, tmp_path, place, monkeypatch):
+    out, source = tmp_path / "out", dataclasses.replace(tiny, folder=tmp_path / "out" if place == "source" else None)
+    out.mkdir()
+    names = {"notes": "notes", "run": "run.json", "another model": "spanloom.json"}
+    (out / names.get(place, "spanloom.json")).write_text("{}")
+    if place == "read-only":
+        monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    if place == "in a file":
+        out /= "spanloom.json/deep/out"
+    with pytest.raises(ConversionError):
+        trim_to_hf(source, lambda: pytest.fail("text was read"), Choice(coverage=0.95), out)
+
+
+TRIMMED = """
+import os, sys
+from pathlib import Path
+from conversion.test_trim import Choice, source, texts, trim_to_hf
+from spanloom.conversion import trim
+
+path, out, number = sys.argv[1:]
+trim.correspond = lambda *_: os.kill(os.getpid(), int(number))
+trim_to_hf(source(path), texts, Choice(coverage=0.95), out)
+"""
+
+
+def test_sigterm_leaves_nothing_behind_and_a_kill_nothing_that_the_next_command_does_not_remove(tiny, tmp_path):
+    """Neither beside the folder nor among the system's temporary ones."""
+    temporary, beside = tmp_path / "temporary", tmp_path / "beside"
+    temporary.mkdir()
+    beside.mkdir()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        words = [sys.executable, "-c", TRIMMED, tiny.vocabulary.path, str(beside / "out"), str(int(number))]
+        done = subprocess.run(words, env={**os.environ, "TMPDIR": str(temporary)}, cwd=Path(__file__).parent.parent)
+        assert done.returncode == (143 if number == signal.SIGTERM else -number)
+        assert not list(temporary.iterdir())
+        assert len(list(beside.iterdir())) == (number == signal.SIGKILL)
+    trim_to_hf(tiny, texts, Choice(coverage=0.95), beside / "out")
+    assert [path.name for path in beside.iterdir()] == ["out"]
 
 
 def test_another_segmentation_or_other_logits_leave_nothing_behind(tiny, tmp_path, monkeypatch):

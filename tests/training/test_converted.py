@@ -20,7 +20,7 @@ from tiny_training import same_arrays, tiny_run, write_vocabulary
 
 import spanloom
 from spanloom.cli.main import main
-from spanloom.conversion.convert import convert, convert_to_hf, stored_hf
+from spanloom.conversion.convert import HUGGING_FACE, convert, convert_to_hf, stored_hf
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.t5x import stored_t5x
 from spanloom.conversion.t5x_checkpoint import open_checkpoint
@@ -53,6 +53,23 @@ def test_it_is_read_as_it_was(converted):
     read = read_model(folder)
     assert (read.model, read.vocabulary, read.lineage) == (source.model, source.vocabulary, source.lineage)
     assert different_weights(source.params, read.params) == []
+
+
+@pytest.mark.parametrize("form", [HUGGING_FACE, T5X, SPANLOOM], ids=lambda form: form.name)
+def test_no_file_of_an_export_stays_when_another_takes_its_place(form, tmp_path):
+    """Its mark lists them all, whatever was written by whom."""
+    out, fresh = tmp_path / "out", tmp_path / "fresh"
+    convert(tiny_source(), out, form, beside={"kept_pieces.tsv": b"pieces"})
+    own = {path.name for path in out.iterdir()}
+    assert own == {*json.loads((out / "spanloom.json").read_text())["files"], "spanloom.json"}
+    (out / "notes").touch()
+    for other in (HUGGING_FACE, T5X, SPANLOOM):
+        place = shutil.copytree(out, tmp_path / other.name.split()[-1])
+        shutil.rmtree(fresh, ignore_errors=True)
+        for one in (place, fresh):
+            convert(tiny_source(), one, other)
+        assert {path.name for path in place.iterdir()} == {path.name for path in fresh.iterdir()} | {"notes"}
+        shutil.rmtree(place)
 
 
 def test_orbax_reads_its_arrays(converted):

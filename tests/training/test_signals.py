@@ -1,10 +1,13 @@
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
+from lost_signals import lose
 
 from spanloom.training.signals import EXIT_AT_ONCE, Stopped, stop_signals
 
@@ -28,6 +31,22 @@ def test_before_training_a_signal_ends_the_block_at_once():
         signal.pause()
         reached.append("never")
     assert not reached
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("deferred_meanwhile", [False, True])
+def test_a_signal_that_is_lost_comes_again_as_the_first(number, deferred_meanwhile):
+    """Not as the second, which would end the process at once."""
+    reached = []
+    with stop_signals() as stop:
+        lose(number)
+        with stop.deferred() if deferred_meanwhile else contextlib.nullcontext():
+            for _ in range(6000):
+                if stop.requested:
+                    break
+                time.sleep(0.01)
+            reached.append(stop.signal_name)
+    assert reached == ([number.name] if deferred_meanwhile else [])
 
 
 def test_handlers_are_put_back():
