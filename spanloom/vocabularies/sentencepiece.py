@@ -129,7 +129,7 @@ def _load(model: bytes, path: str | Path) -> sentencepiece.SentencePieceProcesso
     return processor
 
 
-def _refuse_broken_pieces(processor: sentencepiece.SentencePieceProcessor, path: str) -> None:
+def _refuse_broken_pieces(processor: sentencepiece.SentencePieceProcessor, path: str | Path) -> None:
     """Raise VocabularyError for pieces that are no text: the library reads them, and fails when it says them."""
     try:
         processor.id_to_piece(list(range(processor.get_piece_size())))
