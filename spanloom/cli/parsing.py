@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from spanloom.cli.errors import UsageError
@@ -229,7 +230,9 @@ def _guarded(words: Iterable[str]) -> tuple[str, ...]:
 def _unguarded(value: Any) -> Any:
     if isinstance(value, str):
         return value.removeprefix(_GUARD)
-    if type(value) in (tuple, list):
+    if isinstance(value, PurePath):
+        return type(value)(_unguarded(str(value)))
+    if type(value) in (tuple, list, set, frozenset):
         return type(value)(_unguarded(item) for item in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         found = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
