@@ -87,7 +87,7 @@ _FIXES = {
     errno.EDQUOT: "Your share of the disk is used up: free some room",
     errno.EACCES: "Give yourself the right to read and write there, or choose another place",
     errno.EPERM: "Give yourself the right to read and write there, or choose another place",
-    errno.EROFS: "Nothing can be written there: choose another place (--out)",
+    errno.EROFS: "Nothing can be written there: choose another place",
     errno.EISDIR: "A folder stands where a file belongs: move it away or choose another place",
     errno.ENOTDIR: "A file stands where a folder belongs: move it away or choose another place",
     errno.EEXIST: "Something else stands there: move it away or choose another place",
@@ -102,8 +102,8 @@ def _text(error: BaseException) -> str:
     text = str(error) or type(error).__name__
     if _of_memory(error):
         return (
-            f"out of memory ({text.splitlines()[0]}). What helps: a smaller --batch-size, shorter inputs, a smaller "
-            "--model, or more memory"
+            f"out of memory ({text.splitlines()[0]}). What helps: a smaller --batch-size where the command takes "
+            "one, shorter inputs, a smaller model, or more memory"
         )
     if isinstance(error, OSError) and type(error).__module__ == "builtins" and error.strerror:
         fix = _FIXES.get(error.errno or 0)

@@ -15,7 +15,7 @@ from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.flags import Command, parse
 from spanloom.cli.launch_verbs import VERBS, follow_to_the_end
 from spanloom.cli.recipe import find
-from spanloom.cli.tokens import Flag, first_word, split
+from spanloom.cli.tokens import first_word, split
 
 if TYPE_CHECKING:
     from spanloom.launch.bundle import Bundle
@@ -205,14 +205,7 @@ def _of_training(argv: Sequence[str]) -> list[list[str]]:
     """The flags that are for `spanloom train`, as they were typed."""
     own = {field.name for field in dataclasses.fields(Launching)} - set(HANDED_ON)
     _, flags = split(argv)
-    return [_as_typed(flag) for flag in flags if flag.name not in own and flag.name != "out"]
-
-
-def _as_typed(flag: Flag) -> list[str]:
-    """A flag as words. A value that looks like a flag itself came after =, and only so is it read as a value again."""
-    if flag.values and flag.values[0].startswith("-"):
-        return [f"{flag.typed}={flag.values[0]}", *flag.values[1:]]
-    return [flag.typed, *flag.values]
+    return [flag.words() for flag in flags if flag.name not in own and flag.name != "out"]
 
 
 def _out(command: Command[Launching], where: "Target") -> str:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from spanloom.cli.errors import INTERRUPTED, CommandError, UsageError
-from spanloom.cli.parsing import options
-from spanloom.cli.tokens import split
+from spanloom.cli.parsing import options, split_for
 
 if TYPE_CHECKING:
     from spanloom.launch.record import Launch
@@ -146,9 +145,10 @@ def retry(argv: Sequence[str]) -> int:
 def _read(cls: type[Options], argv: Sequence[str], verb: str, about: str, flag: str) -> tuple[str | None, Options]:
     """The launch that is named, None for the newest, and the options. Raises UsageError."""
     prog = f"spanloom launch {verb}"
-    words, _ = split(argv)
+    words, flags = split_for(cls, argv)
+    told = [word for flag in flags for word in flag.words()]
     example = f"    {prog}\n    {prog} runs/a {flag}".rstrip()
-    chosen = options(cls, argv[len(words) :], prog, "[LAUNCH] [flags]", f"{about}\n\n{LAUNCH}\n\n{example}\n")
+    chosen = options(cls, told, prog, "[LAUNCH] [flags]", f"{about}\n\n{LAUNCH}\n\n{example}\n")
     if len(words) > 1:
         raise UsageError(f"{prog} takes one launch, not {len(words)}: {' '.join(words)}")
     if words and not words[0].strip():

@@ -7,18 +7,25 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from spanloom.cli.errors import UsageError
 from spanloom.cli.help import Group, entries_of_class, metavar, render
 from spanloom.cli.other_names import of_flag
-from spanloom.cli.tokens import Flag, merge_repeated, split
+from spanloom.cli.tokens import Flag, Takes, merge_repeated, split
 from spanloom.settings.kinds import parts
 from spanloom.settings.nearest import did_you_mean, nearest
 from spanloom.settings.run import Run
 from spanloom.settings.weights import NO_FLOAT16
 
 T = TypeVar("T")
+
+NAMES = """Names may stand behind flags: a flag of one value takes one word, --flag=VALUE no other word, and -- ends all
+flags."""
+"""What help says of commands that take no recipe."""
+_GUARD = "\0"
+"""Before a value that begins with a dash, which tyro would take for a flag; no command line can hold it."""
 
 _SWITCH = {"true": "True", "yes": "True", "on": "True", "1": "True"}
 _SWITCH |= {"false": "False", "no": "False", "off": "False", "0": "False"}
@@ -30,12 +37,13 @@ def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, descriptio
     `rest`: the flag whose values are the words that come after those that have a place. `--help` prints and raises
     SystemExit(0). Raises UsageError on unknown flags, naming the nearest.
     """
-    words, flags = split(argv)
+    words, flags = split_for(cls, argv)
     entries = entries_of_class(cls)
     if any(flag.name == "help" for flag in flags):
-        print(render(f"{prog} {usage}", description, [Group("words and flags", "", entries)]))
+        print(render(f"{prog} {usage}", f"{description}\n{NAMES}", [Group("words and flags", "", entries)]))
         raise SystemExit(0)
     hints = {entry.name: entry.hint for entry in entries}
+    lists = [name for name, hint in hints.items() if _item(hint)[0]]
     named = [entry.name for entry in entries if not entry.word]
     refuse_unknown(flags, [*named, "debug"], prog)
     if any(not word.strip() for word in words):
@@ -47,15 +55,46 @@ def options(cls: type[T], argv: Sequence[str], prog: str, usage: str, descriptio
     places = [entry.word for entry in entries if entry.word]
     absent = [f"--{name}" for name in named if _is_required(cls, name) and name not in {flag.name for flag in flags}]
     if len(words) < len(places) or absent:
-        raise UsageError(f"missing: {' '.join([*places[len(words) :], *absent])}; usage: {prog} {usage}")
-    if rest:
-        more = [Flag(f"--{rest}", rest, tuple(words[len(places) :]))] if len(words) > len(places) else []
-        words, flags = words[: len(places)], merge_repeated([*more, *flags], [rest])
-    if len(words) > len(places):
-        raise UsageError(f"{words[len(places)]!r} is left over; usage: {prog} {usage}")
+        missing = " ".join([*places[len(words) :], *absent])
+        raise UsageError(f"missing: {missing}{_taken(flags, lists)}; usage: {prog} {usage}")
+    if rest and len(words) > len(places):
+        flags = [Flag(f"--{rest}", rest, tuple(words[len(places) :])), *flags]
+    elif len(words) > len(places):
+        _refuse_left_over(argv, words[len(places)], len(places), hints, f"usage: {prog} {usage}")
+    flags = merge_repeated(flags, lists)
     spelled = [_spelled(flag, hints.get(flag.name)) for flag in flags if flag.name != "debug"]
-    result: T = _quietly(cls, [*words, *(word for flag in spelled for word in flag.argv())], prog)
+    told = [*(_GUARD + word for word in words[: len(places)]), *(word for flag in spelled for word in flag.argv())]
+    result: T = _quietly(cls, told, prog)
     return result
+
+
+def split_for(cls: type, argv: Sequence[str]) -> tuple[list[str], list[Flag]]:
+    """Words and flags of a command line, each flag with as many values as its type in the class has room for."""
+    return split(argv, _takes({entry.name: entry.hint for entry in entries_of_class(cls)}))
+
+
+def _takes(hints: Mapping[str, Any]) -> Takes:
+    def takes(flag: Flag, word: str) -> bool:
+        if flag.name not in hints:
+            return flag.name not in ("debug", "help")
+        hint = hints[flag.name]
+        return _item(hint)[0] or (not flag.values and (hint is not bool or word.lower() in _SWITCH))
+
+    return takes
+
+
+def _taken(flags: Iterable[Flag], lists: Iterable[str]) -> str:
+    """What to do where names that are missing may have been taken for values."""
+    flag = next((flag for flag in flags if flag.name in lists and len(flag.values) > 1), None)
+    return f" ({flag.typed} took all {len(flag.values)} words after it: put -- before names there)" if flag else ""
+
+
+def _refuse_left_over(argv: Sequence[str], word: str, places: int, hints: Mapping[str, Any], usage: str) -> None:
+    """Raise UsageError for a word that has no place: a value too many, where all names stand before the flags."""
+    before, flags = split(argv)
+    if len(before) == places and "--" not in argv:
+        check_values(flags, hints)
+    raise UsageError(f"{word!r} is left over; {usage}")
 
 
 def _is_required(cls: type, name: str) -> bool:
@@ -177,9 +216,36 @@ def _quietly(cls: Any, argv: Sequence[str], prog: str, **more: Any) -> Any:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(complaint):
-            return tyro.cli(cls, args=argv, prog=prog, config=tyro_config(), **more)
+            made = tyro.cli(cls, args=argv, prog=prog, config=tyro_config(), **more)
     except SystemExit:
         raise UsageError(_one_line(complaint.getvalue())) from None
+    return _unguarded(made) if any(word.startswith(_GUARD) for word in argv) else made
+
+
+def _guarded(words: Iterable[str]) -> tuple[str, ...]:
+    """Values of a flag, none of which tyro takes for another flag."""
+    return tuple(_GUARD + word if word.startswith("-") and not _is_number(word) else word for word in words)
+
+
+def _unguarded(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.removeprefix(_GUARD)
+    if isinstance(value, PurePath):
+        return type(value)(_unguarded(str(value)))
+    if type(value) in (tuple, list, set, frozenset):
+        return type(value)(_unguarded(item) for item in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        found = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        return replace(value, **{name: _unguarded(item) for name, item in found.items()})
+    return value
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def tyro_config() -> tuple[Any, ...]:
@@ -199,7 +265,7 @@ def _spelled(flag: Flag, hint: Any) -> Flag:
     if _empties(flag, hint):
         return replace(flag, values=())
     if not _is_switch(hint) and flag.name != "debug":
-        return flag
+        return replace(flag, values=_guarded(flag.values))
     values = tuple(_SWITCH.get(value.lower(), value) for value in flag.values) or ("True",)
     return replace(flag, values=values)
 

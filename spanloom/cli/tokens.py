@@ -1,6 +1,6 @@
 """A command line cut into flags with their values, before anything is known about what the flags mean."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from spanloom.cli.errors import USAGE, UsageError
@@ -21,24 +21,42 @@ class Flag:
         """The flag as tyro wants it."""
         return ["--" + self.name.replace("_", "-"), *self.values]
 
+    def words(self) -> list[str]:
+        """The flag as words that are read as it again: a value that looks like a flag is read as a value after =."""
+        if self.values and self.values[0].startswith("-"):
+            return [f"{self.typed}={self.values[0]}", *self.values[1:]]
+        return [self.typed, *self.values]
 
-def split(argv: Sequence[str]) -> tuple[list[str], list[Flag]]:
-    """Positional words (those before the first flag), and the flags in order.
 
-    `--name=value` is `--name value`; a word with one dash (a negative number) is a value.
+Takes = Callable[[Flag, str], bool]
+"""Whether a flag, with the values that it has, takes one more word."""
+
+
+def split(argv: Sequence[str], takes: Takes | None = None) -> tuple[list[str], list[Flag]]:
+    """Positional words and the flags, both in order.
+
+    `--name=value` is `--name value`; a word with one dash (a negative number) is a value; what follows `--` are words.
+    Where `takes` is known, a flag ends with the first word that it does not take, or with its `=`; else with the next
+    flag.
     """
     words: list[str] = []
     flags: list[Flag] = []
-    for word in argv:
+    ended = True
+    for place, word in enumerate(argv):
+        if word == "--":
+            words += argv[place + 1 :]
+            break
         if word == "-h":
             word = "--help"
-        if word.startswith("--") and len(word) > 2:
+        if word.startswith("--"):
             typed, equals, value = word.partition("=")
             flags.append(Flag(typed, typed[2:].replace("-", "_"), (value,) if equals else ()))
-        elif flags:
+            ended = bool(equals) and takes is not None
+        elif not ended and (takes is None or takes(flags[-1], word)):
             last = flags[-1]
             flags[-1] = Flag(last.typed, last.name, (*last.values, word))
         else:
+            ended = True
             words.append(word)
     return words, flags
 

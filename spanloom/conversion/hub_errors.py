@@ -5,8 +5,10 @@ The library's own errors hold requests with their headers, so nothing of them bu
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
+
+from spanloom.tasks import hub_token
 
 T = TypeVar("T")
 
@@ -55,13 +57,15 @@ def without_token(text: str) -> str:
 
 
 def _translated(error: Exception, name: str) -> HubError:
-    chain = list(_chain(error))
-    if any(type(one).__name__ == "OfflineModeIsEnabled" for one in chain):
+    found = list(hub_token.chain(error))
+    if hub_token.is_odd(error):
+        return HubError(f"{name}: {hub_token.ODD}. {hub_token.FIX}")
+    if any(type(one).__name__ == "OfflineModeIsEnabled" for one in found):
         return HubError(f"{name}: HF_HUB_OFFLINE is set, so nothing is sent. Unset it")
-    answered = next((one for one in chain if getattr(one, "response", None) is not None), None)
+    answered = next((one for one in found if getattr(one, "response", None) is not None), None)
     if answered is None:
-        said = without_token(str(chain[-1])) or type(chain[-1]).__name__
-        if any(map(_is_of_network, chain)):
+        said = without_token(str(found[-1])) or type(found[-1]).__name__
+        if any(map(_is_of_network, found)):
             return PassingError(f"{name}: the Hub cannot be reached, or broke off ({said})")
         return HubError(f"{name}: {without_token(str(error)) or type(error).__name__}")
     status = int(answered.response.status_code)  # type: ignore[attr-defined]
@@ -71,16 +75,6 @@ def _translated(error: Exception, name: str) -> HubError:
     if status >= 500 or status in (408, 429):
         return PassingError(f"{name}: the Hub fails for now ({status}: {said})")
     return HubError(f"{name}: {_FIXES.get(status, 'the Hub refuses it')} ({status}: {said})")
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it comes from."""
-    seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__ or one.__context__
 
 
 def _is_of_network(error: BaseException) -> bool:

@@ -57,6 +57,10 @@ def read_header(path: Path) -> dict[str, Entry]:
         content = content["state_dict"]
     if not isinstance(content, dict):
         raise ConversionError(path, "holds no table of tensors")
+    if nameless := [name for name in content if not isinstance(name, str)]:
+        raise ConversionError(
+            path, f"holds {nameless[0]!r} where a tensor's name belongs: save it again from the model (its state_dict)"
+        )
     return {name: _entry(path, name, view, places) for name, view in content.items()}
 
 

@@ -65,7 +65,7 @@ def explain_full_disk(path: Path) -> Iterator[None]:
         free = shutil.disk_usage(path.parent).free
         raise StorageError(
             f"no room to write {path} ({error.strerror}; {free / 2**20:.0f} MiB free on that disk). "
-            "Free some room, or write to another disk (--out or --output); the same command then goes on. "
+            "Free some room, or name a place on another disk, and give the command again. "
             "Nothing half-written is left that could pass for a whole file."
         ) from error
 
@@ -89,7 +89,7 @@ def locked(path: Path, waiting: Callable[[], object], *, shared: bool = False) -
                 raise
             raise StorageError(
                 f"the file system of {path.parent} has no file locks ({error.strerror}), so two processes "
-                "could not be kept apart there. Put the run on a local disk (--out DIR)."
+                "could not be kept apart there. Name a place on a local disk."
             ) from error
         yield file.fileno()
 

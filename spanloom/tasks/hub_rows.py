@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.row_sources import HuggingFaceDataset
+from spanloom.tasks import hub_token
 from spanloom.tasks.file_lists import list_files
 from spanloom.tasks.file_system import exists, identity, is_folder
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
@@ -197,6 +198,8 @@ def asked(source: HuggingFaceDataset, act: Callable[[], T]) -> T:
     try:
         return act()
     except Exception as error:  # the library raises errors of many kinds of its own, of HTTP and of file formats
+        if hub_token.is_odd(error):
+            raise BadInputError(_named(source), hub_token.ODD, hub_token.FIX, reason="data set not read") from None
         said = " ".join(str(error).split()) or type(error).__name__
         fix = "Check the name, the configuration and the revision; private ones need HF_TOKEN or `hf auth login`"
         what = _without_token(said)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from spanloom.settings.nearest import nearest
+from spanloom.tasks import hub_token
 from spanloom.tasks.read_report import BadInputError, ReadReport
 
 T = TypeVar("T")
@@ -236,6 +237,9 @@ def retried(path: str, act: Callable[[], T], report: ReadReport) -> T:
         except (FileNotFoundError, BadInputError):
             raise
         except Exception as error:  # each library has errors of its own for a dropped connection
+            if _protocol(path) == "hf" and hub_token.is_odd(error):
+                what = f"cannot be read: {hub_token.ODD}"
+                raise BadInputError(path, what, hub_token.FIX, reason="unreadable file") from None
             if _is_final(error):
                 raise _refused(path, error) from error
             if attempt == TRIES:

@@ -67,7 +67,7 @@ def damaged(path: Path, reason: str) -> CheckpointError:
         )
         break
     else:
-        offer = "There is no earlier checkpoint beside it; take it from a backup, or begin again with another --out."
+        offer = "There is no earlier checkpoint beside it; take it from a backup, or train anew, with another --out."
     return CheckpointError(f"checkpoint {path} is damaged: {reason}. {offer}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from spanloom.conversion.detect import detect
+from spanloom.conversion.detect import KINDS, detect
 from spanloom.conversion.errors import ConversionError
 from spanloom.conversion.weights import read_all
 from spanloom.model.params import declare, flatten, unflatten
@@ -25,6 +25,7 @@ from spanloom.vocabularies.build import build
 from spanloom.vocabularies.correspondence import Correspondence
 
 if TYPE_CHECKING:
+    from spanloom.conversion.detect import Kind
     from spanloom.conversion.stored_model import Memory, StoredModel
     from spanloom.conversion.t5x import OpenedT5X
 
@@ -107,10 +108,11 @@ def find_start(run: Run) -> Found:
         kind = detect(path)
     except ConversionError as error:
         raise StartError(f"start: {error} (nothing is downloaded during training)") from error
+    _refuse_choice(kind, path, run)
     if kind == "huggingface":
-        from spanloom.conversion.huggingface import read_lineage, read_settings
+        from spanloom.conversion.huggingface import open_hf, read_lineage
 
-        settings = read_settings(path)
+        settings = open_hf(path).settings
         found = Found(path, False, settings.model, settings.vocabulary, read_lineage(path).run)
     elif kind == "t5x":
         found = _found_in_t5x(path, run)
@@ -132,12 +134,21 @@ def find_start(run: Run) -> Found:
     return found
 
 
+def _refuse_choice(kind: "Kind", path: Path, run: Run) -> None:
+    """Raise StartError where the best checkpoint is asked for and nothing says which one that is."""
+    if run.follow.which != "best" or kind == "run":
+        return
+    if kind == "t5x":
+        raise StartError(f"start: no checkpoint of T5X at {path} says its held-out loss, so none is the best: name one")
+    raise StartError(
+        f"start: {path} is {KINDS[kind]}, and --follow.which best chooses among those of a run: leave it out"
+    )
+
+
 def _found_in_t5x(path: Path, run: Run) -> Found:
     from spanloom.conversion.t5x import open_t5x
     from spanloom.training.t5x_start import as_trained_here
 
-    if run.follow.which == "best":
-        raise StartError(f"start: no checkpoint of T5X at {path} says its held-out loss, so none is the best: name one")
     opened = open_t5x(path)
     _refuse_other_optimizer(opened.checkpoint.path, opened.model, opened.memory(), run)
     vocabulary = opened.vocabulary()

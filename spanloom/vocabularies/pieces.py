@@ -15,6 +15,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 _PIECES, _TRAINER, _NORMALIZER, _SELF_TEST = 1, 2, 3, 4  # fields of ModelProto
 _DUMMY_PREFIX, _EXTRA_WHITESPACES = 3, 4  # fields of NormalizerSpec
 _TEXT, _SCORE, _KIND = 1, 2, 3  # fields of one piece
+_DAMAGE = (LookupError, ValueError, TypeError, struct.error)
 _ALGORITHM, _ALGORITHMS = 3, {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
@@ -32,15 +33,18 @@ def pieces_of(model: bytes) -> tuple[Piece, ...]:
     """Every piece in the order of ids. Raises VocabularyError where the bytes are no model."""
     try:
         return tuple(_piece(value) for number, value in wire.fields(memoryview(model)) if number == _PIECES)
-    except (LookupError, ValueError, TypeError, struct.error) as error:
-        raise VocabularyError(f"the SentencePiece model is damaged ({error}): fetch the .model file again") from None
+    except _DAMAGE as error:
+        raise _damaged(error) from None
 
 
 def algorithm_of(model: bytes) -> str:
-    """unigram, bpe, word or char."""
-    for number, value in wire.fields(memoryview(model)):
-        if number == _TRAINER and not isinstance(value, int):
-            return _ALGORITHMS.get(int(dict(wire.fields(value)).get(_ALGORITHM, 1)), "unknown")
+    """unigram, bpe, word or char. Raises VocabularyError where the bytes are no model."""
+    try:
+        for number, value in wire.fields(memoryview(model)):
+            if number == _TRAINER and not isinstance(value, int):
+                return _ALGORITHMS.get(int(dict(wire.fields(value)).get(_ALGORITHM, 1)), "unknown")
+    except _DAMAGE as error:
+        raise _damaged(error) from None
     return "unknown"
 
 
@@ -66,6 +70,10 @@ def without_edges(model: bytes) -> bytes:
     added = wire.key(_DUMMY_PREFIX, wire.VARINT) + off + wire.key(_EXTRA_WHITESPACES, wire.VARINT) + off
     # of a field that comes twice the last one counts, and messages are merged
     return model + _field(_NORMALIZER, memoryview(added))
+
+
+def _damaged(error: Exception) -> VocabularyError:
+    return VocabularyError(f"the SentencePiece model is damaged ({error}): fetch the .model file again")
 
 
 def _field(number: int, value: int | memoryview) -> bytes:

@@ -109,6 +109,14 @@ class SentencePieceVocabulary(Vocabulary):
         return str(self._processor.id_to_piece(token)).replace(_WORD_START, " ")
 
 
+def check_model(model: bytes, name: str) -> int:
+    """The number of its ids. Raises VocabularyError, with the name, for a model that no vocabulary can be."""
+    processor = _load(model, name)
+    _special_ids(processor, name)
+    _own_sentinels(processor, name)
+    return int(processor.get_piece_size())
+
+
 def _load(model: bytes, path: str | Path) -> sentencepiece.SentencePieceProcessor:
     processor = sentencepiece.SentencePieceProcessor()
     try:
@@ -117,7 +125,18 @@ def _load(model: bytes, path: str | Path) -> sentencepiece.SentencePieceProcesso
         raise VocabularyError(
             f"{path} is no SentencePiece model or is damaged ({error}): fetch the .model file again"
         ) from error
+    _refuse_broken_pieces(processor, path)
     return processor
+
+
+def _refuse_broken_pieces(processor: sentencepiece.SentencePieceProcessor, path: str | Path) -> None:
+    """Raise VocabularyError for pieces that are no text: the library reads them, and fails when it says them."""
+    try:
+        processor.id_to_piece(list(range(processor.get_piece_size())))
+    except UnicodeDecodeError as error:
+        raise VocabularyError(
+            f"{path} is damaged (a piece is no UTF-8: {error.object!r}): fetch the .model file again"
+        ) from None
 
 
 def _special_ids(processor: sentencepiece.SentencePieceProcessor, path: str) -> tuple[int, int]:

@@ -16,13 +16,15 @@ import sentencepiece
 
 from spanloom.settings.vocabulary import MOST_EXTRA_IDS
 from spanloom.vocabularies.model_file import append_user_defined
+from spanloom.vocabularies.sentencepiece import check_model
 from spanloom.vocabularies.vocabulary import VocabularyError, padded
 
 Normalization = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"]
 _LONGEST = 4000  # bytes of a line; the library passes lines over, saying nothing, that are longer than 4,192
 _THREADS = 16  # sums of floats depend on how many there are, so the machine must not decide
 _RESERVED = "\u2585"  # the library passes over lines that hold it
-_SPECIAL = 3  # padding, end of sequence, unknown
+_SPECIAL_PIECES = ("<pad>", "</s>", "<unk>")
+_SPECIAL = len(_SPECIAL_PIECES)
 _MOST_PIECES = 10_000_000
 _MOST_MEGABYTES = 10_000_000
 
@@ -94,6 +96,10 @@ def check(training: Training) -> None:
             f"--normalization {training.normalization} makes spaces of newlines and tabs, so --whitespace keep cannot "
             "hold: give --normalization identity or nfkc"
         )
+    _check_symbols(training)
+
+
+def _check_symbols(training: Training) -> None:
     for symbol in training.symbols:
         if not symbol or any(letter.isspace() for letter in symbol):
             raise VocabularyError(
@@ -104,6 +110,10 @@ def check(training: Training) -> None:
             raise VocabularyError(f"--symbols {symbol!r}: holds what is no character (is the shell's text UTF-8?)")
         if re.fullmatch("\u2581?<extra_id_\\d+>", symbol):
             raise VocabularyError(f"--symbols {symbol}: that is a sentinel; --sentinels says how many there are")
+        if symbol in _SPECIAL_PIECES:
+            raise VocabularyError(f"--symbols {symbol}: every model has this special piece already; leave it out")
+        if training.byte_fallback and re.fullmatch("<0x[0-9A-F]{2}>", symbol):
+            raise VocabularyError(f"--symbols {symbol}: that is the piece of a byte; leave it out (--byte-fallback)")
     if doubled := next((symbol for symbol in training.symbols if training.symbols.count(symbol) > 1), None):
         raise VocabularyError(f"--symbols {doubled} is named twice")
 
@@ -124,7 +134,7 @@ def train(texts: Iterable[str], training: Training) -> Trained:
     model = _learnt(lines, training)
     names = [f"\u2581<extra_id_{number}>" for number in reversed(range(training.sentinels))]
     whole = append_user_defined(model, names)
-    size = sentencepiece.SentencePieceProcessor(model_proto=whole).get_piece_size()
+    size = check_model(whole, "the model that was learnt")
     return Trained(whole, sample.seen, len(lines), sum(map(len, lines)), size)
 
 

@@ -155,6 +155,19 @@ def test_values_are_judged_by_the_kind_that_has_them():
         run("--task.source", "pair-files", "--task.source.format", "txt")
 
 
+def test_values_may_begin_with_a_dash(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from pathlib import Path\n"
+        "from spanloom.recipes.quickstart import recipe as quickstart\n"
+        "def recipe(names: tuple[str, ...] = (), place: Path = Path()):\n"
+        "    assert (names, place) == (('-a', '--b', 'c'), Path('-p')), (names, place)\n"
+        "    return quickstart()\n"
+    )
+    words = ["--names", "-a", "--names=--b", "c", "--place=-p", "--out=--out", "--name", "-n"]
+    made = command(*words, "--task.name=-t", recipe=str(tmp_path / "mine.py")).run
+    assert (made.out, made.name, made.task.name) == ("--out", "-n", "-t")
+
+
 def test_resuming_flags():
     made = command("--accept-change", "seed,batch_size", "--accept-change", "task", "--fork", "x").options
     assert made.accepted == ("seed", "batch_size", "task")

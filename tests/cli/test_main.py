@@ -1,3 +1,4 @@
+import errno
 import io
 import os
 import signal
@@ -153,6 +154,14 @@ def test_errors_of_others_keep_their_traceback(capfd):
     assert report(UsageError("x"), debug=False) == 2
     assert report(CommandError("x"), debug=False) == 1
     assert report(KeyboardInterrupt(), debug=False) == 130
+
+
+@pytest.mark.parametrize("number", sorted(errno.errorcode))
+def test_answers_of_the_file_system_name_no_flag_that_a_command_may_lack(number, capsys):
+    assert report(OSError(number, os.strerror(number), "/some/file"), debug=False) == 1
+    text = capsys.readouterr().err
+    assert text.startswith(f"spanloom: error: /some/file: {os.strerror(number)}")
+    assert "--" not in text
 
 
 def test_memory_that_runs_out_is_no_traceback(capsys):

@@ -239,6 +239,16 @@ def test_no_token(hub, monkeypatch):
     assert hub.asked == []
 
 
+@pytest.mark.parametrize("token", ["hf_tökén", "hf_to\u200bken"])
+def test_a_token_that_no_request_can_carry(hub, monkeypatch, export, waits, token):
+    monkeypatch.setenv("HF_TOKEN", token)
+    for act in (lambda: check_access(Repository(NAME), UNKNOWN), lambda: push(export(), Repository(NAME))):
+        with pytest.raises(HubError, match=r"the token holds characters that no token has. Copy it anew") as caught:
+            act()
+        assert token not in str(caught.value) and "codec" not in str(caught.value)
+    assert hub.asked == [] and waits == []
+
+
 def test_no_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(HubError, match=r"pip install 'spanloom\[hub\]'"):

@@ -77,6 +77,8 @@ ONE = np.ones((2, 2), np.float32)
         (table({"a": view("0", ONE, strides=(0, 0), count=1)}), {"0": bytes(4)}, "no view of a storage"),
         (table({"a": text("b")}), {}, "a is no tensor, but a str"),
         (b"\x80\x02].", {}, "holds no table of tensors"),
+        (b"\x80\x02}K\x05" + view("0", ONE) + b"s.", {"0": bytes(16)}, "holds 5 where a tensor's name belongs"),
+        (b"\x80\x02}" + text("state_dict") + b"}\x88K\x05ss.", {}, "holds True where a tensor's name belongs"),
         (b"cnumpy\nndarray\n)R.", {}, "a call of numpy.ndarray; only tables of tensors"),
         (b"\x80\x02}", {}, "not a whole checkpoint"),
         (b"\x80\x02t.", {}, "TUPLE where there is nothing for it"),

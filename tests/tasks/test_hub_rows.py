@@ -11,6 +11,7 @@ from hub_server import NAME, TOKEN, hub_server
 from spanloom.settings.row_sources import HuggingFaceDataset
 from spanloom.tasks import hub_rows
 from spanloom.tasks.read_report import BadInputError, ReadReport
+from spanloom.tasks.remote_files import retried
 from spanloom.tasks.row_sources import read_row_source, row_source_bytes, row_source_fingerprint
 
 ROWS = [{"text": f"größe {n}", "label": n % 2, "meta": {"ids": [n, 1]}, "none": None} for n in range(40)]
@@ -125,6 +126,25 @@ def test_a_token_never_stands_in_an_error(monkeypatch):
     with pytest.raises(BadInputError, match="Bearer <token>") as caught:
         hub_rows.asked(HuggingFaceDataset("me/private"), ask)
     assert TOKEN not in repr(caught.value) and caught.value.__cause__ is None
+
+
+def test_a_token_that_no_request_can_carry_is_said(monkeypatch):
+    """Of a data set on the Hub, and of a file there, which is not tried again and again."""
+    hub = pytest.importorskip("huggingface_hub")
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", token := "hf_tökén")
+    api = hub.HfApi("http://127.0.0.1:9")
+    source = HuggingFaceDataset("me/private")
+    for ask in (
+        lambda: hub_rows.asked(source, lambda: api.dataset_info(source.dataset)),
+        lambda: retried("hf://datasets/me/a.txt", api.whoami, ReadReport()),
+    ):
+        with pytest.raises(BadInputError, match=r"the token holds characters that no token has\. Copy it") as caught:
+            ask()
+        assert token not in repr(caught.value) and caught.value.__cause__ is None
+    assert waits == []
 
 
 PROGRAM = """

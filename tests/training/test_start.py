@@ -1,5 +1,7 @@
 import dataclasses
+import json
 import re
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +9,10 @@ import numpy as np
 import pytest
 from tiny_training import same_arrays, tiny_run, write_vocabulary
 
+from spanloom.conversion.errors import ConversionError
 from spanloom.model.params import declare, initialize
 from spanloom.optim.build import build
+from spanloom.settings.follow import Follow
 from spanloom.settings.objectives import (
     UL2,
     FullLM,
@@ -105,7 +109,7 @@ def test_a_damaged_checkpoint_is_an_error(trained, tmp_path):
 
 
 def test_a_hugging_face_folder(trained, tmp_path):
-    from spanloom.conversion.huggingface import Imported, Settings
+    from spanloom.conversion.huggingface import Imported, Opened, Settings
 
     _, run, params = trained
     found = Imported(run.model, jax.tree.map(np.asarray, params), Bytes(sentinels="google"), ("a note",))
@@ -113,7 +117,8 @@ def test_a_hugging_face_folder(trained, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spanloom.conversion.huggingface.import_hf", lambda path: found)
         settings = Settings(found.model, found.vocabulary, found.notes)
-        patch.setattr("spanloom.conversion.huggingface.read_settings", lambda path: settings)
+        opened = Opened(settings, {}, frozenset())
+        patch.setattr("spanloom.conversion.huggingface.open_hf", lambda path: opened)
         start = load(starting(run, tmp_path))
     assert same_arrays(start.params, params)
     assert all(isinstance(leaf, jnp.ndarray) for leaf in jax.tree.leaves(start.params))
@@ -221,3 +226,45 @@ def test_looking_at_a_start_reads_no_weights(trained, monkeypatch):
     assert find_start(starting(run, directory)).path == directory / "checkpoints" / "5"
     with pytest.raises(StartError, match="mlp"):
         find_start(starting(run, directory, d_ff=40))
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory):
+    """The trained model by what it was written as."""
+    from spanloom.conversion.convert import HUGGING_FACE, convert
+    from spanloom.training.converted import SPANLOOM
+    from spanloom.training.read_model import read_model
+
+    folder = tmp_path_factory.mktemp("exported")
+    for name, form in (("hf", HUGGING_FACE), ("converted", SPANLOOM)):
+        convert(read_model(trained[0]), folder / name, form)
+    return folder
+
+
+def test_shapes_that_contradict_the_settings_are_refused_before_any_text_is_read(trained, exported, tmp_path):
+    _, run, _ = trained
+    folder = tmp_path / "hf"
+    shutil.copytree(exported / "hf", folder)
+    config = json.loads((folder / "config.json").read_text())
+    for field, name in (("num_heads", "num_heads"), ("d_kv", "d_kv"), ("d_ff", "d_ff"), ("d_model", "d_model")):
+        wrong = getattr(run.model, field) + 2
+        (folder / "config.json").write_text(json.dumps(config | {name: wrong}))
+        with pytest.raises(ConversionError, match="has shape"):
+            find_start(starting(run, folder, **{field: wrong}))
+
+
+@pytest.mark.parametrize("kind", ["hf", "converted", "checkpoint"])
+def test_the_best_of_what_is_one_model_is_refused(trained, exported, kind):
+    directory, run, _ = trained
+    path = directory / "checkpoints" / "5" if kind == "checkpoint" else exported / kind
+    for which in ("auto", "last"):
+        find_start(dataclasses.replace(starting(run, path), follow=Follow(which=which)))
+    with pytest.raises(StartError, match=r"--follow.which best chooses among those of a run: leave it out"):
+        find_start(dataclasses.replace(starting(run, path), follow=Follow(which="best")))
+
+
+@pytest.mark.parametrize("inner", [".", "checkpoints"])
+def test_the_best_of_a_run_is_sought(trained, inner):
+    directory, run, _ = trained
+    with pytest.raises(CheckpointError, match="has a held-out loss, so none is the best"):
+        find_start(dataclasses.replace(starting(run, directory / inner), follow=Follow(which="best")))

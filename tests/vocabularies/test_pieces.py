@@ -45,6 +45,16 @@ def test_pieces_are_those_that_the_library_reads(model):
     assert sum(piece.kind == NORMAL for piece in found) > 100
 
 
+def test_damaged_models_are_errors_that_say_so(model):
+    draw = random.Random(0)
+    small = len(model) - 2000  # behind the rules for characters stand the settings
+    for at in [*draw.sample(range(3000), 150), *range(small, len(model), 3)]:
+        damaged = model[:at] + bytes([model[at] ^ 0xFF]) + model[at + 1 :]
+        for read in (pieces_of, algorithm_of):
+            with contextlib.suppress(VocabularyError):
+                read(damaged)
+
+
 def test_kinds_of_models(model, path):
     assert algorithm_of(model) == "unigram"
     write_model(path.with_name("bpe.model"), kind="bpe")

@@ -1,5 +1,6 @@
 import io
 import pickle
+import random
 import struct
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from golden_data import shared_dir
 
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.vocabularies.build import build
+from spanloom.vocabularies.model_file import append_user_defined
 from spanloom.vocabularies.vocabulary import VocabularyError
 
 SENTENCES = [
@@ -207,3 +209,23 @@ def test_pieces_are_spelled_so_that_every_id_is_seen(plain: str, tmp_path: Path)
     assert vocabulary.spell(ids[-1:]) == "\\xb4"
     control = build(SentencePiece(train(tmp_path / "control.model", control_symbols=names(2))))
     assert control.spell([control.sentinels[1]]) == "<extra_id_1>"
+
+
+@pytest.mark.short
+def test_damaged_models_are_refused_and_never_a_traceback(plain: str, tmp_path: Path) -> None:
+    """Whatever byte of the pieces is another, appended ones of trained models included."""
+    model, draw = Path(plain).read_bytes(), random.Random(0)
+    sentinel = append_user_defined(b"", ["\u2581<extra_id_0>"])
+    whole = model + sentinel
+    said = []
+    for at in [*draw.sample(range(900), 200), *range(len(model), len(whole))]:
+        damaged = tmp_path / "damaged.model"
+        damaged.write_bytes(whole[:at] + bytes([whole[at] ^ 0xAA]) + whole[at + 1 :])
+        try:
+            vocabulary = build(SentencePiece(str(damaged)))
+            vocabulary.spell(range(vocabulary.size))
+            vocabulary.decode(vocabulary.encode("the quick brown fox"))
+        except VocabularyError as error:
+            said.append(str(error))
+    assert all(str(damaged) in one for one in said)
+    assert sum("is damaged (a piece is no UTF-8: b" in one for one in said) > 10

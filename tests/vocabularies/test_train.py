@@ -7,7 +7,7 @@ from spanloom.conversion import spiece
 from spanloom.conversion.hf_tokenizer import spiece_sentinels
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.vocabularies.build import build
-from spanloom.vocabularies.train import Sample, Training, lines_of, train
+from spanloom.vocabularies.train import Sample, Training, check, lines_of, train
 from spanloom.vocabularies.vocabulary import VocabularyError
 
 pytestmark = pytest.mark.short
@@ -101,6 +101,28 @@ def test_symbols_are_one_piece_each_wherever_they_stand(tmp_path):
     assert [text for text in map(vocabulary.spell, ids[:, None]) if text in ("{", "<sep>")] == ["{", "<sep>", "{"]
 
 
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_whatever_symbols_are_taken_the_model_can_be_used(tmp_path, byte_fallback):
+    """Names that SentencePiece or others give a meaning: each is refused before the text is read, or gets a piece."""
+    taken = set()
+    for symbol in ("<pad>", "</s>", "<s>", "<unk>", "<0x41>", "<0xZZ>", "<mask>", "<cls>", "\u2581", "\u2047"):
+        settings = {"symbols": (symbol,), "size": 420 if byte_fallback else 120, "byte_fallback": byte_fallback}
+        try:
+            check(Training(**settings))
+        except VocabularyError:
+            continue
+        vocabulary = build(SentencePiece(write_model(tmp_path / "a.model", **settings)))
+        assert symbol.replace("\u2581", " ") in map(vocabulary.spell, vocabulary.encode(f"fox {symbol} dog")[:, None])
+        taken.add(symbol)
+    assert taken >= {"<s>", "<mask>", "<cls>", "<0xZZ>"}
+
+
+def test_a_model_that_no_command_would_take_is_not_handed_out(monkeypatch):
+    monkeypatch.setattr("spanloom.vocabularies.train._check_symbols", lambda training: None)
+    with pytest.raises(VocabularyError, match="the model that was learnt has no end-of-sequence piece"):
+        train(sentences(), Training(**SMALL | {"symbols": ("</s>",)}))
+
+
 @pytest.mark.parametrize("settings", [{}, {"byte_fallback": True}, {"kind": "bpe"}])
 def test_a_size_that_cannot_be_names_the_nearest_that_can(tmp_path, settings):
     texts = ["ab abc abd " * 20]
@@ -132,6 +154,10 @@ def test_a_size_that_cannot_be_names_the_nearest_that_can(tmp_path, settings):
         (["x"], {"symbols": ("a b",)}, "no blanks"),
         (["x"], {"symbols": ("<extra_id_5>",)}, "is a sentinel"),
         (["x"], {"symbols": ("{", "{")}, "twice"),
+        (["x"], {"symbols": ("{", "<pad>")}, "--symbols <pad>: every model has this special piece"),
+        (["x"], {"symbols": ("</s>",)}, "--symbols </s>: every model has"),
+        (["x"], {"symbols": ("<unk>",)}, "--symbols <unk>: every model has"),
+        (["x"], {"symbols": ("<0x4A>",), "byte_fallback": True}, "--symbols <0x4A>: that is the piece of a byte"),
     ],
 )
 def test_what_makes_no_model_is_named(texts, settings, words):
