@@ -205,7 +205,7 @@ def attend(
     keep = keep_mask(key, config.dropout, (*keys.shape[:3], 1), x_BxTxE.dtype)
     if takes_fused(config):
         mixed_BxTxHxD = fused_attention(query, keys, values, bias_1xHxTxS, mask, keep)
-    elif takes_pallas(config, mask.place.device, query.shape[1], keys.shape[1]):
+    elif takes_pallas(config, mask.place, query.shape[1], keys.shape[1]):
         mixed_BxTxHxD = pallas_attention(query, keys, values, bias_1xHxTxS, mask, keep)
     else:
         shards = mask.place.batch_shards

@@ -19,6 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from spanloom.model.attention import MASKED, Mask
+from spanloom.model.placement import Placement
 from spanloom.model.remat import MIXED
 from spanloom.settings.model import Model
 
@@ -52,17 +53,19 @@ class Given(NamedTuple):
     asked: Any
 
 
-def takes_pallas(config: Model, device: Any, length: int, keys: int) -> bool:
-    """Whether `config` means this kernel on such devices, for so many queries and keys.
+def takes_pallas(config: Model, place: Placement, length: int, keys: int) -> bool:
+    """Whether `config` means this kernel on the devices of `place`, for so many queries and keys.
 
-    XLA does not divide kernels among devices: where `device` is None, not knowing what to divide, there is none. Raises
+    XLA does not divide kernels among devices: where the devices are not known, nor how to divide, there is none. Raises
     ValueError where `config` asks for the kernel on a TPU that cannot run it.
     """
+    device = place.device
     if config.attention not in ("auto", "pallas"):
         return False
     if device is None or device.platform != "tpu":
         return config.attention == "pallas" and jax.default_backend() != "tpu"
-    needed, there = _bytes_on_chip(config, length, keys), ON_CHIP.get(device.device_kind, 0)
+    heads = _heads_together(place.part("heads", config.num_heads), config.d_kv)
+    needed, there = _bytes_on_chip(heads, config.d_kv, length, keys), ON_CHIP.get(device.device_kind, 0)
     fits = config.dtype == "bfloat16" and needed <= there
     if config.attention == "pallas" and not fits:
         raise ValueError(
@@ -73,12 +76,11 @@ def takes_pallas(config: Model, device: Any, length: int, keys: int) -> bool:
     return fits
 
 
-def _bytes_on_chip(config: Model, length: int, keys: int) -> int:
-    """Of the backward pass: two of the bias and of its gradient, for the next comes while one is worked on, and five of
-    logits and weights; two of seven arrays of heads.
+def _bytes_on_chip(heads: int, width: int, length: int, keys: int) -> int:
+    """Of the backward pass of so many heads together: two of the bias and of its gradient, for the next comes while one
+    is worked on, and five of logits and weights; two of seven arrays of heads.
     """
-    heads = _heads_together(config.num_heads, config.d_kv)
-    return length * keys * 4 * (4 * heads + 5) + 14 * heads * config.d_kv * max(length, keys) * 2
+    return length * keys * 4 * (4 * heads + 5) + 14 * heads * width * max(length, keys) * 2
 
 
 def pallas_attention(

@@ -19,6 +19,10 @@ class Placement:
         """Parts into which a batch is divided."""
         return 1
 
+    def part(self, axis: str, size: int) -> int:
+        """How much of an axis of this name and size each device has of an activation."""
+        return size
+
     def activations(self, x: jax.Array, *axes: str) -> jax.Array:
         """An activation whose axes have these names ("batch", "length", "embed", ...)."""
         return x

@@ -128,6 +128,10 @@ class Layout(Placement):
 
     # ---- What the model asks of a `Placement` ------------------------------------------------------------------------
 
+    def part(self, axis: str, size: int) -> int:
+        """As the rules divide it."""
+        return self.sharding((axis,), (size,)).shard_shape((size,))[0]
+
     def activations(self, x: jax.Array, *axes: str) -> jax.Array:
         """Divided by the rules."""
         return jax.lax.with_sharding_constraint(x, self.sharding(axes, x.shape))

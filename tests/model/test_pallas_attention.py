@@ -14,6 +14,7 @@ from spanloom.model.attention import Mask, attention, make_mask, position_bias
 from spanloom.model.loss import loss_and_metrics
 from spanloom.model.pallas_attention import pallas_attention, takes_pallas
 from spanloom.model.params import declare, initialize
+from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.scale.hlo import Program
 from spanloom.scale.libtpu import prepare_libtpu
 from spanloom.scale.mesh import Layout, make_layout
@@ -92,29 +93,44 @@ def test_a_model_with_it_has_the_reference_s_loss_and_gradient(packed: bool) -> 
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), run("pallas"), run("einsum"))
 
 
+class Devices(Placement):
+    """Of one kind, some of which divide heads."""
+
+    def __init__(self, kind: str, platform: str = "tpu", dividing: int = 1) -> None:
+        self._device, self._dividing = SimpleNamespace(platform=platform, device_kind=kind), dividing
+
+    @property
+    def device(self) -> Any:
+        return self._device
+
+    def part(self, axis: str, size: int) -> int:
+        return size // self._dividing
+
+
 def test_what_is_taken_where() -> None:
-    half, tpu = replace(SMALL, dtype="bfloat16"), lambda kind: SimpleNamespace(platform="tpu", device_kind=kind)
-    assert takes_pallas(half, tpu("TPU v4"), 512, 512)
-    assert not takes_pallas(half, tpu("TPU v4"), 1024, 1024)
-    assert takes_pallas(half, tpu("TPU v5 lite"), 1024, 1024)
-    for config, device in [
-        (SMALL, tpu("TPU v4")),
-        (replace(half, attention="einsum"), tpu("TPU v4")),
-        (half, tpu("TPU v3")),
-        (half, tpu("some later one")),
-        (half, jax.devices()[0]),
-        (half, None),
+    half = replace(SMALL, dtype="bfloat16", num_heads=12, d_kv=64)
+    assert takes_pallas(half, Devices("TPU v4"), 512, 512)
+    assert not takes_pallas(half, Devices("TPU v4"), 1024, 1024)
+    assert takes_pallas(half, Devices("TPU v5 lite"), 1024, 1024)
+    assert not takes_pallas(half, Devices("TPU v4", dividing=4), 512, 512), "three heads at a time fill no registers"
+    for config, place in [
+        (replace(half, dtype="float32"), Devices("TPU v4")),
+        (replace(half, attention="einsum"), Devices("TPU v4")),
+        (half, Devices("TPU v3")),
+        (half, Devices("some later one")),
+        (half, Devices("a CPU", "cpu")),
+        (half, ANYWHERE),
     ]:
-        assert not takes_pallas(config, device, 16, 16)
+        assert not takes_pallas(config, place, 16, 16)
     asked = replace(half, attention="pallas")
-    assert takes_pallas(asked, tpu("TPU v4"), 512, 512) and takes_pallas(asked, jax.devices()[0], 9999, 9999)
+    assert takes_pallas(asked, Devices("TPU v4"), 512, 512) and takes_pallas(asked, Devices("a CPU", "cpu"), 9999, 9999)
     for config, kind, length in [
         (asked, "TPU v4", 1024),
         (asked, "TPU v3", 16),
         (replace(asked, dtype="float32"), "TPU v4", 16),
     ]:
         with pytest.raises(ValueError, match=rf"pallas.*{length} keys need .* a {kind} has .*take auto or einsum"):
-            takes_pallas(config, tpu(kind), length, length)
+            takes_pallas(config, Devices(kind), length, length)
 
 
 def compiled_for(topology: str, length: int, keys: int, heads: int, width: int, causal: bool, biased: bool) -> str:
