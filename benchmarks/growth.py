@@ -86,7 +86,7 @@ def steps_along(axis: str, rounds: int, width: int) -> list[dict[str, float]]:
     seconds = [statistics.median(column) for column in zip(*times, strict=True)]
     lines = []
     for i, (size, step) in enumerate(zip(AXES[axis], made, strict=True)):
-        exponent = math.log2(seconds[i] / seconds[i - 1]) if i else math.nan
+        exponent = math.log2(seconds[i] / seconds[i - 1]) if i else None
         line = {
             "size": size,
             "cpu_seconds": seconds[i],
@@ -139,7 +139,7 @@ def main() -> None:
         found[axis] = steps_along(axis, arguments.rounds, arguments.width)
         for line in found[axis]:
             exponent = line["exponent"]
-            grown = "" if math.isnan(exponent) else f"  x{2**exponent:.2f}, exponent {exponent:.2f}"
+            grown = "" if exponent is None else f"  x{2**exponent:.2f}, exponent {exponent:.2f}"
             compiled = f"compiled in {line['compile_cpu_seconds']:.1f}"
             print(f"{axis:>7} {line['size']:>4}: {line['cpu_seconds']:.3f} CPU s a step, {compiled}{grown}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
