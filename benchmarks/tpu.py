@@ -7,7 +7,8 @@ rematerialisation), lowered with jax 0.10.2 and compiled by libtpu 0.0.42, which
 pip install libtpu==0.0.42. Both: float32 masters, bfloat16 compute, Adafactor, data parallel, 512/114, no dropout,
 layers unrolled. Per device; loops (ours are the loss's chunks) counted as often as they run. A small model compiles in
 2 minutes of one core, base in 5, large in 15, and for a v4 in several times as many: --from-depths compiles it with so
-few layers, twice, and adds as much for every further layer as lies between the two. Exit status 1 if a goal is missed.
+few layers, twice, and adds as many FLOPs and bytes for every further layer as lie between the two. Exit status 1 if a
+goal is missed.
 """
 
 import argparse
@@ -101,10 +102,12 @@ def measure(name: str, remat: str, layers: int | None = None) -> Row:
 
 
 def extrapolated(few: Row, more: Row, layers: int) -> Row:
-    """What a case costs with so many layers, as two depths of it say."""
+    """What a case costs with so many layers, as two depths of it say: not in memory, for what takes most of it may be
+    the layers in the one, and the optimizer's step in the other.
+    """
     times = (layers - few["layers"]) / (more["layers"] - few["layers"])
-    costs = {key: few[key] + times * (more[key] - few[key]) for key in ("tflop", "gb", "gib")}
-    return {**more, **costs, "layers": layers, "from_depths": [few, more]}
+    costs = {key: few[key] + times * (more[key] - few[key]) for key in ("tflop", "gb")}
+    return {**more, **costs, "gib": None, "layers": layers, "from_depths": [few, more]}
 
 
 def row_of(name: str, remat: str, depths: Sequence[int]) -> Row:
@@ -123,11 +126,11 @@ def goals(row: Row, kept: Row | None) -> Iterator[tuple[str, float, float]]:
     if row["remat"] == "none":
         yield "FLOPs of T5X's", row["tflop"] / case.t5x.tflop, case.flops
         yield "bytes of T5X's", row["gb"] / case.t5x.gb, BYTES
-        yield "temporaries of T5X's", row["gib"] / case.t5x.gib, TEMPORARIES
-    if row["remat"] == RECOMMENDED:
-        yield "temporaries of T5X's", row["gib"] / case.t5x.gib, REMAT_TEMPORARIES
-        if kept:
-            yield "FLOPs of our own without", row["tflop"] / kept["tflop"], REMAT_FLOPS
+    if row["gib"] is not None and row["remat"] in ("none", RECOMMENDED):
+        most = TEMPORARIES if row["remat"] == "none" else REMAT_TEMPORARIES
+        yield "temporaries of T5X's", row["gib"] / case.t5x.gib, most
+    if row["remat"] == RECOMMENDED and kept:
+        yield "FLOPs of our own without", row["tflop"] / kept["tflop"], REMAT_FLOPS
 
 
 def markdown(rows: list[Row]) -> str:
@@ -138,8 +141,9 @@ def markdown(rows: list[Row]) -> str:
         cells = [row["case"], row["remat"]]
         for key, digits in (("tflop", 2), ("gb", 1), ("gib", 2)):
             theirs = None if t5x is None else getattr(t5x, key)
-            ratio = ["-", "-"] if theirs is None else [f"{theirs:.{digits}f}", f"{row[key] / theirs:.2f}"]
-            cells += [f"{row[key]:.{digits}f}", *ratio]
+            ours = row[key]
+            ratio = ["-", "-"] if theirs is None or ours is None else [f"{theirs:.{digits}f}", f"{ours / theirs:.2f}"]
+            cells += ["-" if ours is None else f"{ours:.{digits}f}", *ratio]
         cells.append(f"{row['compile_s']:.0f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -85,11 +85,15 @@ def test_the_tpu_script_compiles_or_says_what_is_missing(tmp_path: Path) -> None
 
 def test_the_tpu_script_says_what_further_layers_cost() -> None:
     code = (
-        "import tpu; few, more = ({'layers': n, 'tflop': 3 + n, 'gb': 5 + 2 * n, 'gib': 1.0} for n in (2, 4)); "
-        "row = tpu.extrapolated(few, more, 12); print(row['layers'], row['tflop'], row['gb'], row['gib'])"
+        "import tpu; same = {'gib': 1.0, 'case': 'base-v4', 'remat': 'none', 'compile_s': 1}; "
+        "few, more = ({**same, 'layers': n, 'tflop': 3 + n, 'gb': 5 + 2 * n} for n in (2, 4)); "
+        "row = tpu.extrapolated(few, more, 12); print(row['layers'], row['tflop'], row['gb'], row['gib']); "
+        "print(len([*tpu.goals(row, None)]), tpu.markdown([row]).splitlines()[-1])"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=BENCHMARKS)
-    assert ended.stdout == "12 15.0 29.0 1.0\n", ended.stderr
+    costs, rest = ended.stdout.splitlines()
+    assert costs == "12 15.0 29.0 None", ended.stderr
+    assert rest == "2 | base-v4 | none | 15.00 | 7.89 | 1.90 | 29.0 | 83.5 | 0.35 | - | - | - | 1 |"
 
 
 @pytest.mark.parity
