@@ -271,8 +271,8 @@ def callback(phase, info):
     signal.raise_signal(number)
 
 def work(words):
-    gc.callbacks.append(callback)
     with staged(Path(sys.argv[1])):
+        gc.callbacks.append(callback)
         gc.collect()
         time.sleep(60)
     return 0

@@ -62,8 +62,8 @@ def test_memory_comes_in_huge_pages_unless_the_user_decided_otherwise() -> None:
     assert page_faults_for_64_mib("use_huge_pages()", "glibc.malloc.hugetlb=0") > 16_000
 
 
-class RestartedError(Exception):
-    pass
+class RestartedError(BaseException):
+    """In place of a program that is not there any more: nothing of it may answer."""
 
 
 @pytest.mark.parametrize(
