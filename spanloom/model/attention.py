@@ -25,18 +25,14 @@ def attention(
     value_BxSxHxD: jax.Array,
     bias_1xHxTxS: jax.Array | None,
     mask_Bx1xTxS: jax.Array,
-    keep_BxSxHx1: jax.Array | None = None,
     batch_shards: int = 1,
 ) -> jax.Array:
     """Softmax attention without scaling of the logits (T5 has folded it into the query's weights).
 
     `bias` (float32, broadcast over the batch) and `mask` (float32, 0 or MASKED, any axis may be 1, constant) are added
-    to the logits. `keep` is dropout of the weights, already divided by the share kept: the same for every query, as T5
-    has it, so it multiplies the values. Logits and softmax are float32, products are in the type of the inputs.
-    `batch_shards` are the parts into which the batch is divided. Returns (B, T, H, D) in the type of `value`.
+    to the logits. Logits and softmax are float32, products are in the type of the inputs. `batch_shards` are the parts
+    into which the batch is divided. Returns (B, T, H, D) in the type of `value`.
     """
-    if keep_BxSxHx1 is not None:
-        value_BxSxHxD = value_BxSxHxD * keep_BxSxHx1
     if bias_1xHxTxS is None:
         bias_1xHxTxS = jnp.zeros((1, 1, 1, 1), jnp.float32)
     batch, length, heads, _ = query_BxTxHxD.shape

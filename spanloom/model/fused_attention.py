@@ -34,7 +34,6 @@ def fused_attention(
     value_BxSxHxD: jax.Array,
     bias_1xHxTxS: jax.Array | None,
     mask: Mask,
-    keep_BxSxHx1: jax.Array | None = None,
     implementation: Literal["cudnn", "xla"] = "cudnn",
 ) -> jax.Array:
     """`spanloom.model.attention.attention`, to the rounding of the kernel, which takes the bias in the inputs' type.
@@ -42,8 +41,6 @@ def fused_attention(
     Rows that are not packed are masked by their lengths; packed rows need the mask as part of the bias, which then has
     the batch's axis, too. `implementation` "xla" is the same call without the kernel, on any device.
     """
-    if keep_BxSxHx1 is not None:
-        value_BxSxHxD = value_BxSxHxD * keep_BxSxHx1
     length, keys = query_BxTxHxD.shape[1], key_BxSxHxD.shape[1]
     bias, visible, key_lengths_B = None, None, None
     if bias_1xHxTxS is not None:  # a float32 one gives gradients that are not numbers

@@ -203,11 +203,13 @@ def attend(
     query, keys, values = checkpoint_name((query, keys, values), PROJECTIONS)
     query, keys, values = (split_heads(x, config) for x in (query, keys, values))
     keep = keep_mask(key, config.dropout, (*keys.shape[:3], 1), x_BxTxE.dtype)
+    if keep is not None:  # T5 drops a weight for every query alike, which is to drop it of the values
+        values = values * keep
     if takes_fused(config):
-        mixed_BxTxHxD = fused_attention(query, keys, values, bias_1xHxTxS, mask, keep)
+        mixed_BxTxHxD = fused_attention(query, keys, values, bias_1xHxTxS, mask)
     elif takes_pallas(config, mask.place, query.shape[1], keys.shape[1]):
-        mixed_BxTxHxD = pallas_attention(query, keys, values, bias_1xHxTxS, mask, keep)
+        mixed_BxTxHxD = pallas_attention(query, keys, values, bias_1xHxTxS, mask)
     else:
         shards = mask.place.batch_shards
-        mixed_BxTxHxD = attention(query, keys, values, bias_1xHxTxS, mask.added_Bx1xTxS, keep, shards)
+        mixed_BxTxHxD = attention(query, keys, values, bias_1xHxTxS, mask.added_Bx1xTxS, shards)
     return dense(mixed_BxTxHxD.reshape(*x_BxTxE.shape[:2], -1), layer.out)[0]

@@ -57,13 +57,10 @@ def pallas_attention(
     value_BxSxHxD: jax.Array,
     bias_1xHxTxS: jax.Array | None,
     mask: Mask,
-    keep_BxSxHx1: jax.Array | None = None,
 ) -> jax.Array:
     """`spanloom.model.attention.attention`, to rounding. On other devices than TPUs it is interpreted, slowly."""
     from spanloom.model.pallas_kernels import Form, Given, attention
 
-    if keep_BxSxHx1 is not None:
-        value_BxSxHxD = value_BxSxHxD * keep_BxSxHx1
     device = mask.place.device
     form = Form(query_BxTxHxD.shape[-1], mask.causal, ON_CHIP.get(device.device_kind) if device else None)
     asking_BxT = mask.query_numbers_BxT

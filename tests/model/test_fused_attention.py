@@ -36,11 +36,11 @@ def test_value_and_gradients_are_those_of_the_reference(length: int, keys: int, 
 
     def ours(q: jax.Array, k: jax.Array, v: jax.Array, table: jax.Array) -> Any:
         bias = position_bias(table, length, keys, bidirectional=not causal, max_distance=20)
-        return jnp.where(seen, fused_attention(q, k, v, bias, mask, keep, implementation="xla"), 0)
+        return jnp.where(seen, fused_attention(q, k, v * keep, bias, mask, implementation="xla"), 0)
 
     def reference(q: jax.Array, k: jax.Array, v: jax.Array, table: jax.Array) -> Any:
         bias = position_bias(table, length, keys, bidirectional=not causal, max_distance=20)
-        return jnp.where(seen, attention(q, k, v, bias, mask.added_Bx1xTxS, keep), 0)
+        return jnp.where(seen, attention(q, k, v * keep, bias, mask.added_Bx1xTxS), 0)
 
     def run(f: Any) -> Any:
         whole = jax.value_and_grad(lambda *a: (jnp.sum(f(*a) * weight), f(*a)), argnums=(0, 1, 2, 3), has_aux=True)

@@ -55,10 +55,10 @@ def test_value_and_gradients_are_those_of_the_reference(
         return position_bias(table, length, keys, bidirectional=not causal, max_distance=20)
 
     ours = value_and_gradients(
-        lambda q, k, v, table: pallas_attention(q, k, v, bias(table), mask, keep), operands, weight
+        lambda q, k, v, table: pallas_attention(q, k, v * keep, bias(table), mask), operands, weight
     )
     reference = value_and_gradients(
-        lambda q, k, v, table: attention(q, k, v, bias(table), mask.added_Bx1xTxS, keep), operands, weight
+        lambda q, k, v, table: attention(q, k, v * keep, bias(table), mask.added_Bx1xTxS), operands, weight
     )
     for mine, other in zip(ours[1:], reference[1:], strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=2e-5)
