@@ -4,6 +4,7 @@ import gzip
 import importlib
 import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -127,9 +128,12 @@ def test_the_commands_of_a_page_run_in_order(page: Path, world: Path, monkeypatc
 
 
 def run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a command of ours in this process, smaller; or has it parsed alone."""
+    """Runs a command of ours, or a script of the page, in this process, smaller; or has it parsed alone."""
     words = shlex.split(line)
-    assert words[0] == "spanloom", f"{line}: only commands of ours stand in sh blocks"
+    if words[0] == "python" and len(words) == 2:
+        runpy.run_path(words[1], run_name="__main__")
+        return
+    assert words[0] == "spanloom", f"{line}: only commands of ours and scripts stand in sh blocks"
     if line in PARSED_ALONE:
         parse_alone(words[1:], monkeypatch)
         return

@@ -1,6 +1,8 @@
 import io
 import json
 import os
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -36,6 +38,7 @@ class Echo:
         return Generated(tuple(Text(self.vocabulary.decode(ids), ids, -1.0, -2.0) for ids in outputs))
 
     def score_ids(self, pairs, batch_size):
+        self.asked += pairs
         return [Score((-1.0,) * len(target)) for _, target in pairs]
 
 
@@ -59,39 +62,97 @@ def lines(tmp_path):
     return path
 
 
+class Command(NamedTuple):
+    """One that answers lines, and what is to be known of it."""
+
+    argv: list[str]
+    """Without input."""
+    questions: int
+    """What each line asks the model."""
+    fourth: dict[str, Any]
+    """What is answered to line 4."""
+    good: str
+    bad: dict[str, str]
+    """Lines, and what is said to them."""
+
+    def lines(self, path: Path) -> Path:
+        """Ten of them, such as either command answers."""
+        rows = ({"inputs": f"line {number}", "targets": ["a" * number, "b"]} for number in range(1, 11))
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return path
+
+
+NO_LINES = {
+    '{"inputs"': "begins like JSON, but is not",
+    '{"inputs": "\\ud800"}': "holds half a character",
+    "": "is empty",
+    "caf\udce9": "is not UTF-8",
+}
+COMMANDS = {
+    "generate": Command(
+        ["generate", "x", "--beams", "2", "--outputs", "2", "--input"],
+        1,
+        {"outputs": [{"text": "4 enil", "score": -1.0, "log_prob": -2.0}] * 2},
+        '{"inputs": "a", "id": 7}',
+        {
+            '{"inputs": 3}': 'needs a field "inputs" that holds a string',
+            '{"inputs": "a", "settings": {"beam": 2}}': "there is no setting 'beam'",
+            '{"inputs": "a", "settings": {"max_length": "many"}}': "",
+            '{"inputs": "a", "choices": "b"}': '"choices" must be a list',
+            "x" * 200: "has 201 tokens, and memory takes about 100",
+            **NO_LINES,
+        },
+    ),
+    "score": Command(
+        ["score", "x"],
+        2,
+        {"scores": [{"log_prob": -float(n), "normalized": -1.0, "tokens": n} for n in (5, 2)]},
+        '{"inputs": "a", "id": 7, "targets": ["b", "c"]}',
+        {
+            '{"inputs": 3, "targets": "a"}': 'needs a field "inputs" that holds a string',
+            '{"inputs": "a", "targets": ["b", 3]}': 'needs a field "targets" that holds a string, or a list of strings',
+            '{"inputs": "a", "targets": []}': 'needs a field "targets"',
+            "text alone": 'needs a field "targets"',
+            '{"inputs": "a", "targets": ["b", "%s"]}' % ("c" * 200): "a target has 201 tokens",
+            **NO_LINES,
+        },
+    ),
+}
+
+
+@pytest.fixture(params=COMMANDS)
+def command(request) -> Command:
+    return COMMANDS[request.param]
+
+
 def answers(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("command", [["generate", "x"], ["score", "x", "-"], ["fill", "x", "<1>"]])
-def test_the_mesh_is_told_as_in_training(command, echo, monkeypatch, capfd):
+@pytest.mark.parametrize("argv", [["generate", "x"], ["score", "x", "-"], ["fill", "x", "<1>"]])
+def test_the_mesh_is_told_as_in_training(argv, echo, monkeypatch, capfd):
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    argv = [*command, "--mesh.fsdp", "2", "--mesh.tensor=4", "--mesh.more_rules", "vocab="]
-    main(argv)  # the stand-in cannot fill
+    main([*argv, "--mesh.fsdp", "2", "--mesh.tensor=4", "--mesh.more_rules", "vocab="])  # the stand-in cannot fill
     assert echo.mesh == Mesh(fsdp=2, tensor=4, more_rules=("vocab=",))
-    assert main([*command, "--mesh.tensr", "2"]) == 2
+    assert main([*argv, "--mesh.tensr", "2"]) == 2
     assert "did you mean --mesh.tensor" in capfd.readouterr().err
-    assert main([*command, "--mesh.tensor", "two"]) == 2
+    assert main([*argv, "--mesh.tensor", "two"]) == 2
     assert "must be a whole number or one of auto" in capfd.readouterr().err
 
 
-def test_a_command_killed_anywhere_goes_on(tmp_path, lines, echo):
+def test_a_command_killed_anywhere_goes_on(tmp_path, command, echo):
     output = tmp_path / "out.jsonl"
-    argv = ["generate", "x", "--input", str(lines), "--output", str(output), "--beams", "2", "--outputs", "2"]
+    argv = [*command.argv, str(command.lines(tmp_path / "in.jsonl")), "--output", str(output)]
     assert main(argv) == 0
     whole = output.read_bytes()
     assert [row["line"] for row in answers(output)] == list(range(1, 11))
-    assert answers(output)[3] == {
-        "line": 4,
-        "inputs": "line 4",
-        "outputs": [{"text": "4 enil", "score": -1.0, "log_prob": -2.0}] * 2,
-    }
+    assert answers(output)[3] == {"line": 4, "inputs": "line 4", "targets": ["aaaa", "b"], **command.fourth}
     for cut in (0, 1, len(whole) // 3, whole.index(b"\n") + 1, len(whole) - 1, len(whole)):
         output.write_bytes(whole[:cut])
         echo.asked.clear()
         assert main(argv) == 0
         assert output.read_bytes() == whole
-        assert len(echo.asked) == 10 - whole[:cut].count(b"\n")
+        assert len(echo.asked) == command.questions * (10 - whole[:cut].count(b"\n"))
 
 
 def test_an_output_is_continued_by_what_began_it_alone(tmp_path, lines, echo, capsys):
@@ -117,55 +178,50 @@ def test_an_output_is_continued_by_what_began_it_alone(tmp_path, lines, echo, ca
     assert "does not say what made them" in capsys.readouterr().err
 
 
-def test_a_bad_line_stops_after_those_before_it_or_is_kept_as_an_error(tmp_path, echo, capsys):
+def test_a_bad_line_stops_after_those_before_it_or_is_kept_as_an_error(tmp_path, command, echo, capsys):
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    good = '{"inputs": "a", "id": 7, "settings": {"temperature": 0.5, "seed": 3}}'
-    bad = {
-        '{"inputs": 3}': 'needs a field "inputs" that holds a string',
-        '{"inputs"': "begins like JSON, but is not",
-        '{"inputs": "\\ud800"}': "holds half a character",
-        "": "is empty",
-        '{"inputs": "a", "settings": {"beam": 2}}': "there is no setting 'beam'",
-        '{"inputs": "a", "settings": {"max_length": "many"}}': "",
-        '{"inputs": "a", "choices": "b"}': '"choices" must be a list',
-        "x" * 200: "has 201 tokens, and memory takes about 100",
-        "caf\udce9": "is not UTF-8",
-    }
-    text = "\n".join([good, *bad, "last"])
+    text = "\n".join([command.good, *command.bad, command.good])
     source.write_bytes(text.encode("utf-8", "surrogateescape") + b"\n")
-    argv = ["generate", "x", "--input", str(source), "--output", str(output)]
+    argv = [*command.argv, str(source), "--output", str(output)]
     assert main(argv) == 1
     assert 'line 2: needs a field "inputs"' in capsys.readouterr().err
     assert [row["line"] for row in answers(output)] == [1]
     assert main([*argv, "--errors", "keep"]) == 0
-    rows = answers(output)
-    assert [row["line"] for row in rows] == list(range(1, len(bad) + 3))
-    assert rows[0]["id"] == 7 and rows[0]["outputs"] and rows[-1]["outputs"]
-    for row, said in zip(rows[1:-1], bad.values(), strict=True):
-        assert said in row["error"] and "outputs" not in row
+    rows, (answer,) = answers(output), command.fourth
+    assert [row["line"] for row in rows] == list(range(1, len(command.bad) + 3))
+    assert rows[0]["id"] == 7 and rows[0][answer] and rows[-1][answer] == rows[0][answer]
+    for row, said in zip(rows[1:-1], command.bad.values(), strict=True):
+        assert said in row["error"] and answer not in row
     whole = output.read_bytes()
-    output.write_bytes(whole[: len(whole) // 2])
-    assert main([*argv, "--errors", "keep"]) == 0
-    assert output.read_bytes() == whole
-    assert [request.settings.seed for request in echo.asked[:1]] == [3]
-    assert echo.asked[-1].settings.seed == len(bad) + 2
+    for cut in (1, len(whole) // 3, len(whole) // 2, len(whole) - 1):
+        output.write_bytes(whole[:cut])
+        assert main([*argv, "--errors", "keep"]) == 0
+        assert output.read_bytes() == whole
 
 
-def test_jobs_share_the_lines_and_the_last_puts_them_together(tmp_path, lines, echo, capsys):
+def test_a_line_draws_with_its_own_seed_or_its_number(tmp_path, echo):
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"inputs": "a", "settings": {"temperature": 0.5, "seed": 3}}\nb\n')
+    assert main(["generate", "x", "--input", str(source), "--seed", "10"]) == 0
+    assert [(request.settings.temperature, request.settings.seed) for request in echo.asked] == [(0.5, 3), (0, 12)]
+
+
+def test_jobs_share_the_lines_and_the_last_puts_them_together(tmp_path, command, echo, capsys):
     one, many = tmp_path / "one.jsonl", tmp_path / "many.jsonl"
-    argv = ["generate", "x", "--input", str(lines), "--output"]
+    argv = [*command.argv, str(command.lines(tmp_path / "in.jsonl")), "--output"]
     assert main([*argv, str(one)]) == 0
     for shard in ("2/3", "0/3"):
         assert main([*argv, str(many), "--shard", shard]) == 0
         assert not many.exists()
     part = tmp_path / "many.jsonl.0-of-3"
+    assert [row["line"] for row in answers(part)] == [1, 4, 7, 10]
     part.write_bytes(part.read_bytes()[:-5])  # as if killed
     assert main([*argv, str(many), "--shard", "0/3"]) == 0
     assert main([*argv, str(many), "--shard", "1/3"]) == 0
     assert many.read_bytes() == one.read_bytes()
     capsys.readouterr()
     assert main([*argv, str(many), "--shard", "3/3"]) == 2
-    assert main(["generate", "x", "--shard", "0/3"]) == 2
+    assert main([*argv[:-1], "--shard", "0/3"]) == 2
     assert "need an --output" in capsys.readouterr().err
 
 
@@ -242,17 +298,17 @@ def test_marks_and_ends_of_lines_are_the_same_from_a_file_and_a_pipe(tmp_path, e
     assert capsys.readouterr().out == expected
 
 
-@pytest.mark.parametrize("command", [["generate", "x", "--input"], ["score", "x"], ["fill", "x", "--input"]])
-def test_an_output_that_is_no_file_is_refused(tmp_path, lines, echo, capsys, command):
+@pytest.mark.parametrize("argv", [["generate", "x", "--input"], ["score", "x"], ["fill", "x", "--input"]])
+def test_an_output_that_is_no_file_is_refused(tmp_path, lines, echo, capsys, argv):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     before = sorted(tmp_path.iterdir())
     for name in ("folder", "pipe"):
-        assert main([*command, str(lines), "--output", str(tmp_path / name)]) == 1
+        assert main([*argv, str(lines), "--output", str(tmp_path / name)]) == 1
         assert "is a folder, a device or a pipe" in capsys.readouterr().err
-    assert main([*command, str(lines), "--output", ""]) == 2
+    assert main([*argv, str(lines), "--output", ""]) == 2
     assert "--output is empty (is a variable of the shell unset?)" in capsys.readouterr().err
-    assert main([*command, str(lines), "--output", str(tmp_path / "nowhere" / "x")]) == 1
+    assert main([*argv, str(lines), "--output", str(tmp_path / "nowhere" / "x")]) == 1
     assert "there is no folder" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before
 
@@ -290,9 +346,9 @@ def test_an_output_of_another_command_is_not_gone_on_with(tmp_path, lines, echo,
     assert "was begun by another command" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["generate", "x", "--input"], ["score", "x"], ["fill", "x", "--input"]])
-def test_an_output_is_written_by_one_process(tmp_path, lines, echo, capsys, command):
+@pytest.mark.parametrize("argv", [["generate", "x", "--input"], ["score", "x"], ["fill", "x", "--input"]])
+def test_an_output_is_written_by_one_process(tmp_path, lines, echo, capsys, argv):
     output = tmp_path / "out.jsonl"
     with locked(tmp_path / "out.jsonl.lock", lambda: None):
-        assert main([*command, str(lines), "--output", str(output)]) == 1
+        assert main([*argv, str(lines), "--output", str(output)]) == 1
     assert "is being written by another process" in capsys.readouterr().err and not output.exists()

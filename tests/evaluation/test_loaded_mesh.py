@@ -8,7 +8,14 @@ import numpy as np
 from crew_process import two_free_ports
 
 SCRIPT = Path(__file__).parent.parent / "generate_mesh_process.py"
-ALL = {"data": 2, "fsdp": 2, "tensor": 2}
+SHARES = (
+    ({"data": 2, "fsdp": 2, "tensor": 2}, 1 / 4),
+    ({"replica": 8}, 1),
+    ({"data": 8}, 1),
+    ({"fsdp": 8}, 1 / 8),
+    ({"tensor": 8}, 1 / 8),
+)
+"""Meshes of 8 devices, and how much of a weight each device has."""
 
 
 def start(meshes: list, devices: int, *crew: int) -> subprocess.Popen:
@@ -31,11 +38,13 @@ def check_same(found: dict, alone: dict, name: str) -> None:
 
 
 def test_every_mesh_and_every_process_writes_and_scores_the_same():
-    """All ways of dividing at once, and a mesh whose rows and weights are divided among two processes."""
-    ((alone, divided),) = answers(start([None, ALL], 8))
-    check_same(divided, alone, "one process")
+    """All ways of dividing at once, each alone, and a mesh whose rows and weights are divided among two processes."""
+    ((alone, *divided),) = answers(start([None, *(mesh for mesh, _ in SHARES)], 8))
+    for found, (mesh, share) in zip(divided, SHARES, strict=True):
+        check_same(found, alone, str(mesh))
+        assert found["largest_share"] == share, mesh
     port = two_free_ports()
     crew = answers(*(start([{"fsdp": 2, "tensor": 2}], 2, process, 2, port) for process in range(2)))
     for process, (found,) in enumerate(crew):
         check_same(found, alone, f"process {process}")
-    assert {found["largest_share"] for found in (divided, crew[0][0], crew[1][0])} == {1 / 4}
+        assert found["largest_share"] == 1 / 4

@@ -1,10 +1,13 @@
 import itertools
+import math
+from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spanloom.model import decoding
+from spanloom.model import decoding, decoding_beams
 from spanloom.model.decoding import get_ready, greedy
 from spanloom.model.decoding_beams import beam_search
 from spanloom.model.decoding_rules import Rules, likeliest
@@ -66,6 +69,54 @@ def test_limits_are_each_inputs_own(params):
         alone = beam_search(weights, TINY, INPUTS, rules, np.full(3, length), count=2)
         np.testing.assert_array_equal(mixed.tokens[row], alone.tokens[row])
         np.testing.assert_allclose(mixed.scores[row], alone.scores[row], atol=1e-5)
+
+
+END, *OTHERS = (0.4, 0.35, 0.15, 0.1)
+"""Probabilities of the end of sequence and of three tokens, the same at every place."""
+
+
+def steps_of_t5x(limit: int, alpha: float, count: int, longest: int) -> int:
+    """After how many tokens T5X's search is over, by its own words on small lists: when the worst of `count` finished
+    scores is above what the best live sequence would have at the longest length."""
+    live, finished = [0.0], []
+    for length in range(1, limit + 1):
+        # The 2 K best of all continuations.
+        both = [(before + math.log(p), False) for before in live for p in OTHERS]
+        both += [(before + math.log(END), True) for before in live]
+        both = sorted(both, reverse=True)[: 2 * count]
+        live = [score for score, ends in both if not ends][:count]
+        finished += [score / ((5 + length) / 6) ** alpha for score, ends in both if ends]
+        finished = sorted(finished, reverse=True)[:count]
+        if len(finished) == count and finished[-1] > live[0] / ((5 + longest) / 6) ** alpha:
+            return length
+    return limit
+
+
+def test_search_ends_when_no_live_beam_can_come_to_beat_the_worst_finished_one(params, monkeypatch):
+    """After exactly as many tokens as T5X's bound says, whose longest length counts the start token, too."""
+    steps, real = [], decoding_beams.advance
+
+    def counted(*arguments):
+        """Whatever was written, the same probabilities."""
+        logits, cache = real(*arguments)
+        jax.debug.callback(lambda: steps.append(1))
+        fixed = jnp.full(logits.shape[-1], -1e4).at[1:5].set(jnp.log(jnp.array([END, *OTHERS])))
+        return jnp.broadcast_to(fixed, logits.shape), cache
+
+    monkeypatch.setattr(decoding_beams, "advance", counted)
+    model = replace(TINY, name="counted")  # a program of its own, which no other test is given
+    found = {}
+    for limit, alpha in itertools.product((8, 12, 16), (0.0, 0.6, 1.0, 1.5, 3.0)):
+        rules, limits = Rules(np.zeros((1, 16), np.int32)), np.array([limit])
+        beam_search(get_ready(params, TINY), model, INPUTS[:1], rules, limits, count=2, alpha_B=alpha)
+        jax.effects_barrier()
+        found[limit, alpha] = len(steps)
+        steps.clear()
+    assert found == {(limit, alpha): steps_of_t5x(limit, alpha, 2, limit + 1) for limit, alpha in found}
+    for other in (lambda limit: limit, lambda limit: limit + 2, lambda limit: 1):  # the bound is seen in the numbers
+        assert found != {(limit, alpha): steps_of_t5x(limit, alpha, 2, other(limit)) for limit, alpha in found}
+    assert sum(length < limit for (limit, _), length in found.items()) >= 5
+    assert len(set(found.values())) >= 5 and 16 in found.values()
 
 
 @pytest.mark.parametrize("size", [12, 2000])

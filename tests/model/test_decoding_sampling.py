@@ -1,10 +1,12 @@
 import jax
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from spanloom.model.decoding import Sampling, filtered, get_ready, sample
 from spanloom.model.decoding_rules import FORBIDDEN, Rules, allow
-from spanloom.model.params import declare, initialize
+from spanloom.model.params import declare, flatten, initialize, unflatten
+from spanloom.model.t5 import forward
 from spanloom.settings.model import Model
 
 TINY = Model(vocab_size=24, d_model=16, d_ff=16, num_heads=2, d_kv=8, num_encoder_layers=1, num_decoder_layers=1)
@@ -40,22 +42,69 @@ def test_filters_keep_what_sorting_would():
     np.testing.assert_array_equal(kept(logits, min_p=0.2), probabilities >= least)
 
 
+WAYS = {
+    "all": {"temperature": 1.0},
+    "flatter": {"temperature": 1.8},
+    "top-k": {"temperature": 0.7, "top_k": 5},
+    "top-p": {"temperature": 0.7, "top_p": 0.8},
+    "min-p": {"temperature": 0.7, "min_p": 0.08},
+    "top-k, then top-p": {"temperature": 1.5, "top_k": 6, "top_p": 0.75},
+    "all of them": {"temperature": 2.0, "top_k": 12, "top_p": 0.9, "min_p": 0.3},
+}
+
+
+def drawn_from(probabilities: np.ndarray, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0) -> np.ndarray:
+    """The distribution that is left of the model's, by sorting."""
+    left = probabilities ** (1 / temperature)
+    left /= left.sum()
+    order = np.argsort(-left)
+    if top_k:
+        left[order[top_k:]] = 0
+        left /= left.sum()
+    mass = np.cumsum(left[order])
+    left[order[1:][mass[:-1] >= top_p]] = 0
+    left[left < min_p * left.max()] = 0
+    return left / left.sum()
+
+
 def test_tokens_are_drawn_as_often_as_they_are_likely():
+    """Of 4,096 draws in each way none is a token that is left out, and frequencies are such as chance makes of what is
+    left: a chi-squared test. In 10,000 seeds one would fail; the seeds are fixed."""
     params = initialize(declare(TINY), jax.random.key(0))
-    inputs, count = np.random.default_rng(2).integers(2, 24, (2, 6)).astype(np.int32), 2000
-    rules, limit = Rules(np.zeros((2, 1), np.int32)), np.ones(2)
+    flat = flatten(params)
+    flat["decoder/logits_dense/kernel"] *= 2
+    # 64 sequences of each of 64 inputs, all the same: a single one's sequences would attend to 4,096 times as many.
+    params, rows, each = unflatten(TINY, flat), 64 * len(WAYS), 64
+    inputs = np.repeat(np.random.default_rng(2).integers(2, 24, (1, 6)), rows, 0).astype(np.int32)
+    first = {
+        "encoder_input_tokens": inputs[:1],
+        "decoder_target_tokens": np.ones((1, 1), np.int32),
+        "decoder_input_tokens": np.zeros((1, 1), np.int32),
+    }
+    model = np.asarray(jax.nn.softmax(forward(params, TINY, first)[0, 0])).astype(np.float64)
+    off = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    settings = {name: np.repeat([{**off, **way}[name] for way in WAYS.values()], 64) for name in ("temperature", *off)}
     drawn = sample(
-        get_ready(params, TINY), TINY, inputs, rules, limit, count=count, sampling=sampling(2, temperature=0.7)
+        get_ready(params, TINY),
+        TINY,
+        inputs,
+        Rules(np.zeros((rows, 1), np.int32)),
+        np.ones(rows),
+        count=each,
+        sampling=sampling(rows, **settings),
     )
-    for row in range(2):
-        tokens, log_probs = np.asarray(drawn.tokens)[row, :, 0], np.asarray(drawn.log_probs)[row, :, 0]
-        scaled = np.zeros(24)
-        for token in range(24):
-            if (tokens == token).any():
-                scaled[token] = np.exp(log_probs[tokens == token][0] / 0.7)
-        expected = scaled / scaled.sum()
-        observed = np.bincount(tokens, minlength=24) / count
-        assert np.abs(observed - expected).max() < 5 * np.sqrt(0.25 / count)
+    kinds = set()
+    for tokens, (name, way) in zip(np.split(np.asarray(drawn.tokens), len(WAYS)), WAYS.items(), strict=True):
+        expected = tokens.size * drawn_from(model, **way)
+        observed = np.bincount(tokens.flatten(), minlength=24)
+        assert not observed[expected == 0].any(), name
+        is_rare = expected < 5  # too few for the test: together they are one kind
+        cells = [np.append(x[~is_rare], x[is_rare].sum()) for x in (observed, expected)]
+        seen, wanted = (x[cells[1] > 0] for x in cells)
+        assert len(seen) >= 3, name
+        assert chisquare(seen, wanted).pvalue > 1e-4, name
+        kinds.add((expected > 0).sum())
+    assert len(kinds) >= 5  # each leaves out what another does not
 
 
 def test_ngrams_of_each_inputs_own_length_come_once():
