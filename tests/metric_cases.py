@@ -1,4 +1,4 @@
-"""Made-up targets and predictions for every metric whose units are examples."""
+"""Made-up targets and predictions for every metric: those whose units are examples, groups, and neither."""
 
 import importlib.util
 from functools import partial
@@ -58,8 +58,30 @@ CASES = {
     "bleu": (metrics.bleu, TEXTS, MADE),
     "chrf": (metrics.chrf, TEXTS, MADE),
     "rouge": (metrics.rouge, TEXTS, MADE),
+    "span_squad": (
+        metrics.span_squad,
+        [{"answers": [text, "the cat"], "context": f"{text} x cat ."} for text in TEXTS],
+        [f"start: {start} end: {start + more}" for start, more in zip(below(3, 14), below(5, 15), strict=True)],
+    ),
 }
-NEEDS = {"bleu": "sacrebleu", "chrf": "sacrebleu", "rouge": "rouge_score"}
+GROUPS = sorted(below(12, 16))
+"""The group of each example, one to eight examples each."""
+ASKED = [{"value": [text], "group": group} for text, group in zip(TEXTS, GROUPS, strict=True)]
+RIGHT = [{"value": value, "group": group} for value, group in zip(BINARY[0], GROUPS, strict=True)]
+SAID, JUDGED = [{"value": text} for text in MADE], [{"value": value} for value in BINARY[1]]
+GROUPED = {
+    "record": (metrics.record, ASKED, SAID),
+    "deduplicate_metric": (partial(metrics.deduplicate_metric, metric="coqa_f1"), ASKED, SAID),
+    "multirc": (metrics.multirc, RIGHT, JUDGED),
+    "multirc_f1_over_all_answers": (metrics.multirc_f1_over_all_answers, RIGHT, JUDGED),
+}
+"""Those whose units are groups."""
+CALLED = {
+    "sklearn_metric": (partial(metrics.sklearn_metric, metric="fbeta_score", beta=0.5, average="macro"), *CLASSES)
+}
+"""Those that do not say how their examples count."""
+ALL = CASES | GROUPED | CALLED
+NEEDS = {"bleu": "sacrebleu", "chrf": "sacrebleu", "rouge": "rouge_score", "sklearn_metric": "sklearn"}
 
 
 def needs(package):
@@ -71,4 +93,4 @@ def needs(package):
 def case_of(name):
     if name in NEEDS:
         needs(NEEDS[name])
-    return CASES[name]
+    return ALL[name]

@@ -4,6 +4,9 @@ Text does for most uses. A column whose attributes are asked for is a table, one
 number, and one whose members are taken apart is a list.
 """
 
+import hashlib
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +44,7 @@ class Use:
     is_text: bool = False
     words: list[str] = field(default_factory=list)
     """Texts that are looked for in it."""
-    equal: "Use | str | None" = None
+    equal: "Use | str | int | None" = None
     """What it is one of."""
 
     def inside(self, name: str) -> "Use":
@@ -56,7 +59,7 @@ class Use:
             return {name: use.value() for name, use in self.fields.items()}
         if "*" in self.fields:
             return {"a": self.fields["*"].value(), "b": self.fields["*"].value()}
-        if isinstance(self.equal, str):
+        if isinstance(self.equal, str | int):
             return self.equal
         if self.equal is not None and (members := self.equal.value()):
             return members[0]
@@ -69,6 +72,10 @@ class Use:
 
 class Reader(dict[str, Use]):
     """Uses of the columns of a template, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tables: dict[str, nodes.Dict] = {}
 
     def read(self, text: str) -> None:
         self._walk(environment().parse(text), {})
@@ -90,10 +97,25 @@ class Reader(dict[str, Use]):
                 return inner if inner is None or is_slice else inner.each()
             case nodes.Filter(name="list" | "sort" | "unique" | "reverse"):
                 return self._use(node.node, scope) if node.node else None
-            case nodes.Filter(name="choice" | "random" | "first" | "last"):
+            case nodes.Filter(name="choice" | "random" | "first" | "last" | "most_frequent" as name):
                 inner = self._use(node.node, scope) if node.node else None
-                return inner and inner.each()
+                if inner is None or name == "most_frequent":
+                    return inner
+                inner.is_list = inner.is_list or name in ("choice", "random")
+                return inner.each()
         return None
+
+    def _key(self, table: nodes.Node, key: nodes.Node, scope: dict[str, Use | None]) -> None:
+        """What is looked up in a table that stands in the template is the first of its keys with a text."""
+        use = self._use(key, scope)
+        if isinstance(table, nodes.Name):
+            table = self._tables.get(table.name, table)
+        if use is None or not isinstance(table, nodes.Dict):
+            return
+        for pair in table.items:
+            is_empty = isinstance(pair.value, nodes.Const) and pair.value.value == ""
+            if isinstance(pair.key, nodes.Const) and use.equal is None and not is_empty:
+                use.equal = pair.key.value
 
     def _number(self, node: nodes.Node, scope: dict[str, Use | None]) -> None:
         use = self._use(node, scope)
@@ -109,6 +131,8 @@ class Reader(dict[str, Use]):
             case nodes.Assign(target=nodes.Name(name=name)):
                 self._walk(node.node, scope)
                 scope[name] = self._use(node.node, scope)
+                if isinstance(node.node, nodes.Dict):
+                    self._tables[name] = node.node
                 return
             case nodes.Call(node=nodes.Getattr(attr=attr)):
                 self._method(node, attr, scope)
@@ -119,6 +143,7 @@ class Reader(dict[str, Use]):
                 owner.is_list = True
             case nodes.Getitem(arg=nodes.Name() | nodes.Getattr() | nodes.Getitem() as arg):
                 self._number(arg, scope)
+                self._key(node.node, arg, scope)
             case nodes.Getitem(arg=nodes.Slice() as arg):
                 for bound in (arg.start, arg.stop):
                     if bound is not None:
@@ -212,3 +237,49 @@ def made_up_row(prompt: Prompt) -> dict[str, Any]:
     if prompt.fixed_choices and "answer_choices" in reader:
         reader["answer_choices"].member = Use("choice", equal=prompt.fixed_choices[0])
     return {name: reader[name].value() if name in reader else f"made up {name}" for name in sorted(prompt.columns)}
+
+
+_ROUGH: tuple[Callable[[str], str], ...] = (
+    lambda text: text,
+    lambda text: f" \t\n{text}\r\n\u00a0",
+    lambda text: f"\u2003a & b <c> \"q\" 'x' ||| {text} \\n\x1c\u200b",
+    lambda text: "",
+    lambda text: f"{text}  two\tkinds of\u3000space ||| \n" * 60,
+    lambda text: "longword" * 255 + "|||" + text,
+)
+"""White space of all kinds around and within a text, characters that mean something elsewhere, and texts to be cut."""
+
+
+def rough_rows(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row, and others like it whose texts are not as neat and whose numbers are higher."""
+    return [_changed(row, change, number) for number, change in enumerate(_ROUGH)]
+
+
+def _changed(value: Any, change: Callable[[str], str], more: int) -> Any:
+    if isinstance(value, dict):
+        return {name: _changed(inner, change, more) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_changed(inner, change, more) for inner in value]
+    return change(value) if isinstance(value, str) else value + more
+
+
+def middle(items: Iterable[Any]) -> Any:
+    """What stands for a draw where what two renderers make is compared."""
+    several = list(items)
+    return several[len(several) // 2]
+
+
+def digest_of(prompt: Prompt, render: Callable[[dict[str, Any]], Any]) -> str:
+    """What tells the parts and the choices of a prompt's made-up rows from any others."""
+    return hashlib.blake2b(json.dumps(made(prompt, render)).encode(), digest_size=3).hexdigest()
+
+
+def made(prompt: Prompt, render: Callable[[dict[str, Any]], Any]) -> list[Any]:
+    """The parts and the choices of each of a prompt's made-up rows, or "error" where it has none."""
+    found = []
+    for row in rough_rows(made_up_row(prompt)):
+        try:
+            found.append(render(row))
+        except Exception:  # whatever the template's own code raises
+            found.append("error")
+    return found

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spanloom.settings.row_sources import HuggingFaceDataset, RowFiles, RowSource, SeqioCaches
+from spanloom.settings.serialize import SettingsError
+from spanloom.tasks.split_slices import parse
 
 _FILE = re.compile(r"([A-Za-z]+(?:_r\d)?)(?:[-_.].*)?\.(?:jsonl|json|ndjson|csv|tsv|parquet)(?:\.(?:gz|zst|bz2|xz))?")
 _HELDOUT = ("validation", "dev", "valid", "val")
@@ -16,6 +18,8 @@ def data_set_in(
     folder: Path, name: tuple[str, str | None], round: str | None = None, *, judged: bool = False
 ) -> RowSource | None:
     """The rows of a data set: of folder/dataset/subset or folder/dataset_subset; None where it is not there.
+
+    Raises SettingsError where what `datasets` saved is damaged.
 
     `round`: r1 where its splits are called train_r1, dev_r1 and so on.
     """
@@ -69,11 +73,16 @@ def _places(folder: Path, name: tuple[str, str | None]) -> Iterator[Path]:
 
 
 def _saved_splits(place: Path) -> list[str]:
-    """Splits of what save_to_disk wrote; none where it did not."""
+    """Splits of what save_to_disk wrote; none where it did not. Raises SettingsError where that is damaged."""
     for file, key in (("dataset_dict.json", "splits"), ("state.json", "_split")):
         if (place / file).is_file():
-            found = json.loads((place / file).read_text(encoding="utf-8")).get(key) or "train"
-            return list(found) if isinstance(found, list) else [str(found)]
+            try:
+                found = json.loads((place / file).read_text(encoding="utf-8"))[key]
+            except (OSError, ValueError, LookupError, TypeError) as error:
+                fix = "save the data set again"
+                raise SettingsError(f"{place / file} is damaged ({type(error).__name__}: {error}): {fix}") from error
+            # of a single split the name may be of a part, train[:10%], and is none where rows were made in memory
+            return list(map(str, found)) if isinstance(found, list) else [parse(str(found or "train"))[0].split]
     return []
 
 

@@ -138,7 +138,10 @@ def _source(name: str, files: tuple[str, ...], *, judged: bool) -> RowSource:
         return RowFiles(files, heldout_share=0.05)
     source = source_of(place, judged=judged)
     if source is None:
-        raise SettingsError(f"--data {name}={place}: neither saved by `datasets`, nor is there a train.jsonl in it")
+        raise SettingsError(
+            f"--data {name}={place}: nothing to learn in it, neither a split called train that `datasets` saved, nor a "
+            "train.jsonl"
+        )
     return source
 
 

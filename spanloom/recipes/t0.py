@@ -144,12 +144,17 @@ def _without(data: str, mixture: str, wanted: Sequence[T0Task], found: Mapping[s
     for task in wanted:
         if task.name not in found:
             lacking.setdefault(shown_data_set(task.data_set), []).append(task)
-    names = ", ".join(f"{name} ({len(tasks)} tasks, rate {_total(tasks):,})" for name, tasks in lacking.items())
+    has_rates = all(task.rate is not None for task in wanted)  # the mixtures that are only judged lack some or all
+    names = ", ".join(
+        f"{name} ({len(tasks)} tasks{f', rate {_total(tasks):,}' if has_rates else ''})"
+        for name, tasks in lacking.items()
+    )
     left = [task for task in wanted if task.name in found]
     all_sets = {task.data_set for task in wanted}
     one = next(iter(lacking))
     what = (
-        f"{len(left):,} of {len(wanted):,} tasks, with {_total(left):,} of a total rate of {_total(wanted):,}; "
+        f"{len(left):,} of {len(wanted):,} tasks"
+        f"{f', with {_total(left):,} of a total rate of {_total(wanted):,}' if has_rates else ''}; "
         "--missing skip goes on with these"
         if left
         else "no task"

@@ -146,7 +146,7 @@ def _of_saved(saved: Any, source: HuggingFaceDataset, split: str) -> Any:
             whole = saved[part.split]
         else:
             whole = saved
-            own = str(saved.split) if saved.split else "train"
+            own = parse(str(saved.split))[0].split if saved.split else "train"  # it may be called train[:10%]
             if part.split not in (own, "train"):
                 raise BadInputError(source.dataset, f"holds the split {own!r} alone, not {part.split!r}", "Name that")
         first, stop = part.bounds(len(whole))

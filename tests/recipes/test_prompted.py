@@ -69,7 +69,7 @@ def test_a_data_set_that_is_only_judged_may_be_held_out_whole(folder):
     watched = open_watched(run, folder / "run", BYTES, progress=None, workers=1, warn=print)
     names = ("films_good", "films_which", "films_write")
     assert {name: part.num_examples for name, part in watched.items()} == dict.fromkeys(names, 7)
-    with pytest.raises(SettingsError, match="--data films=films: neither saved by `datasets`, nor is there a train"):
+    with pytest.raises(SettingsError, match="--data films=films: nothing to learn in it, neither a split called train"):
         recipe(**GIVEN | more, judge=("films_good",))
 
 
@@ -81,7 +81,9 @@ def test_a_folder_of_splits(folder):
     run = recipe(**GIVEN | {"data": ("reviews=parts",)})
     assert run.tasks[0].source == RowFiles(("parts/train.jsonl",), ("parts/dev.jsonl",))
     (folder / "parts" / "train.jsonl").unlink()
-    with pytest.raises(SettingsError, match=r"--data reviews=parts: neither saved by `datasets`, nor is there a train"):
+    with pytest.raises(
+        SettingsError, match=r"--data reviews=parts: nothing to learn in it, neither a split called train"
+    ):
         recipe(**GIVEN | {"data": ("reviews=parts",)})
 
 

@@ -97,6 +97,30 @@ def test_what_is_not_there_is_listed_at_once_with_what_is_left(tmp_path, prompts
 
 
 @pytest.mark.short
+@pytest.mark.parametrize(
+    ("mixture", "there", "one", "left"),
+    [
+        ("t0_train", "glue_mrpc", "trec (2 tasks, rate 10,904)", "2 of 76 tasks, with 7,336 of a total rate of "),
+        ("t0+_train", "glue_mrpc", "trec (2 tasks, rate 10,904)", "2 of 96 tasks, with 7,336 of a total rate of "),
+        ("t0++_train", "glue_mrpc", "trec (2 tasks, rate 10,904)", "2 of 108 tasks, with 7,336 of a total rate of "),
+        ("t0_train_one_og_prompt", "glue_mrpc", "trec (1 tasks, rate 5,452)", "1 of 38 tasks, with 3,668 of a total"),
+        ("t0_train_all_og_prompts", "glue_mrpc", "trec (1 tasks, rate 5,452)", "1 of 38 tasks, with 3,668 of a total"),
+        ("t0_train_score_eval", "glue_mrpc", "xsum (1 tasks, rate 204,045)", "1 of 24 tasks, with 3,668 of a total"),
+        ("t0_eval_score_eval", "super_glue_rte", "super_glue/cb (1 tasks)", "1 of 11 tasks; --missing skip goes on"),
+        ("bias_fairness_eval_score_eval", "crows_pairs", "super_glue/axg (1 tasks)", "1 of 7 tasks; --missing skip"),
+    ],
+)
+def test_what_is_not_there_has_no_rate_where_t0_has_none(tmp_path, prompts, start, mixture, there, one, left):
+    write_rows(tmp_path / "data" / there, train=6, validation=4, test=4)
+    with pytest.raises(SettingsError) as error:
+        recipe(str(tmp_path / "data"), (prompts,), start, mixture)
+    said = str(error.value)
+    assert one in said and left in said
+    assert "rate 0" not in said and " 0 of a total" not in said
+    assert ("rate" in said) == ("total rate" in said)
+
+
+@pytest.mark.short
 def test_the_mixture_of_what_is_there(tmp_path, prompts, start):
     data = tmp_path / "data"
     write_rows(data / "glue" / "mrpc", train=6, validation=4)

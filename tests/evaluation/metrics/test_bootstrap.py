@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from metric_cases import CASES, case_of
+from metric_cases import ALL, CASES, GROUPED, case_of
 
 from spanloom.evaluation.metrics.bootstrap import draws, intervals
 from spanloom.evaluation.metrics.labels import accuracy
@@ -29,6 +29,22 @@ def test_a_resample_has_the_numbers_of_its_examples(name):
         assert {key: float(again[key][row]) for key in again} == pytest.approx(dict(wanted), rel=1e-9), counts_N
 
 
+@pytest.mark.parametrize("name", GROUPED)
+def test_a_resample_of_groups_has_the_numbers_of_all_their_examples(name):
+    metric, targets, predictions = case_of(name)
+    found = metric(targets, predictions)
+    groups = sorted({one["group"] for one in targets})
+    assert isinstance(found, Numbers) and found.parts == (len(groups),) and len(groups) < len(targets) / 2
+    (counts_BxG,) = draws(found.parts, 3, seed=4)
+    again = found.again(counts_BxG)
+    for row, counts_G in enumerate(counts_BxG.astype(int)):
+        copies = [(group, copy) for group, count in zip(groups, counts_G, strict=True) for copy in range(count)]
+        chosen = [(i, copy) for group, copy in copies for i, one in enumerate(targets) if one["group"] == group]
+        drawn = [targets[i] | {"group": (targets[i]["group"], copy)} for i, copy in chosen]
+        wanted = metric(drawn, [predictions[i] for i, _ in chosen])
+        assert {key: float(again[key][row]) for key in again} == pytest.approx(dict(wanted), rel=1e-9), counts_G
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_order_of_examples_does_not_matter(name):
     metric, targets, predictions = case_of(name)
@@ -36,7 +52,7 @@ def test_the_order_of_examples_does_not_matter(name):
     assert dict(turned) == pytest.approx(dict(metric(targets, predictions)), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_an_interval_holds_its_value(name):
     metric, targets, predictions = case_of(name)
     found = intervals(metric, targets, predictions, resamples=50)
@@ -45,7 +61,7 @@ def test_an_interval_holds_its_value(name):
     assert any(one.low < one.high for one in found.values())
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_no_examples_and_unequal_numbers_of_them_are_refused(name):
     metric, targets, predictions = case_of(name)
     with pytest.raises(ValueError, match="there are no examples to measure"):

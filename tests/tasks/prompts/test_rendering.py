@@ -53,6 +53,8 @@ def test_bars_of_the_row_part_nothing():
     assert Prompt("p", "{{text}} ||| {{label}}")(row) == {"inputs": "a ||| b", "targets": "c|||d"}
     long = "x" * 2045 + "|||" + "y" * 100
     assert Prompt("p", "{{text}} ||| t")({"text": long})["inputs"] == "x" * 2045 + "..."
+    counted = "x" * 1000 + " ||| " + "y" * 1030  # bars count as the 32 characters that stand for them there
+    assert Prompt("p", "{{text}} ||| t")({"text": counted})["inputs"] == "x" * 1000 + " |||..."
 
 
 @pytest.mark.parametrize(
