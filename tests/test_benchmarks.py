@@ -79,7 +79,9 @@ def test_each_runs_at_its_smallest(script: str, tmp_path: Path) -> None:
     assert ended.returncode == ("differs from" in ended.stdout), ended.stderr
 
 
-def test_the_comparison_of_optimizers_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch) -> None:
+def test_the_comparison_of_optimizers_goes_on_where_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the middle of its second run: the first is not made again, and the second ends as if nothing had happened."""
     script = imported("optimizers", monkeypatch)
     train, begun = script.train, []
