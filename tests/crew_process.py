@@ -56,6 +56,7 @@ class Crew:
         devices: int = 1,
         flags_of: Mapping[int, Sequence[str]] = {},
     ) -> None:
+        self.out = out
         self.logs = [out.with_name(f"{out.name}.{number}.log") for number in range(processes)]
         together = ["--processes", str(processes), "--coordinator", f"127.0.0.1:{two_free_ports()}"]
         self.running: dict[int, subprocess.Popen] = {}

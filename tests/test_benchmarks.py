@@ -1,14 +1,22 @@
 """The benchmarks run: what they measure is for people, that they still can is for tests."""
 
 import importlib.util
+import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from spanloom.settings.run import Run
+from spanloom.training.checkpoint_paths import latest
+from spanloom.training.progress import Pace, PlainDisplay
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 SCRIPTS = sorted(path.name for path in BENCHMARKS.glob("*.py") if not path.stem.endswith("_worker"))
@@ -69,6 +77,52 @@ def test_each_runs_at_its_smallest(script: str, tmp_path: Path) -> None:
     ended = run(sys.executable, str(BENCHMARKS / script), *words)
     assert re.search(said, ended.stdout), ended.stdout + ended.stderr
     assert ended.returncode == ("differs from" in ended.stdout), ended.stderr
+
+
+def test_the_comparison_of_optimizers_goes_on_where_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of its second run: the first is not made again, and the second ends as if nothing had happened."""
+    script = imported("optimizers", monkeypatch)
+    train, begun = script.train, []
+
+    class Stops(PlainDisplay):
+        def advance(self, pace: Pace, log_line: bool) -> None:
+            if pace.step == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    def watched(run: Run, directory: Path, display: PlainDisplay) -> bool:
+        begun.append((run.seed, latest(directory) is not None))
+        return train(run, directory, display=Stops(io.StringIO()) if len(begun) == 2 else display)
+
+    monkeypatch.setattr(script, "train", watched)
+    monkeypatch.setattr(script, "speeds", lambda plan, names: {name: {} for name in names})
+    monkeypatch.setattr(script, "table", lambda plan, results: [])
+    monkeypatch.setattr("spanloom.training.loop.enable_compile_cache", lambda: None)
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line {number} of a text, of some words\n" for number in range(2000)))
+    plan = script.Plan(script.TINY, str(text), 4, 2, 1, tmp_path / "results.json", tmp_path / "runs", tuned=False)
+    with pytest.raises(SystemExit, match="the same command goes on"):
+        script.compare(plan, ["adamw"])
+    assert [run["seed"] for run in json.loads(plan.results.read_text())["runs"]] == [0]
+    script.compare(plan, ["adamw"])
+    script.compare(plan, ["adamw"])
+    assert begun == [(0, False), (1, False), (1, True)]
+    first, second = json.loads(plan.results.read_text())["runs"]
+    other = replace(plan, results=tmp_path / "other.json", runs=tmp_path / "others")
+    again = script.trained(other, script.Results(other.results, other.described), "adamw", 2e-3, 1, 4)
+    assert again["heldout_loss"] == second["heldout_loss"] != first["heldout_loss"]
+    assert again["train_loss"] == second["train_loss"]
+
+
+def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A script as a module."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, script)  # dataclasses look their module up
+    spec.loader.exec_module(script)
+    return script
 
 
 @pytest.mark.long

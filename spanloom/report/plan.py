@@ -39,11 +39,13 @@ def title(plan: Plan) -> str:
 
 def rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Label, text and style of each line."""
-    parts = ", ".join(f"{name} {amount(number)}" for name, number in plan.parameters.items())
-    yield "parameters", f"{amount(sum(plan.parameters.values()))} ({parts}), {plan.run.model.name}", ""
+    yield "model", plan.decided["model"], ""
+    yield "parameters", ", ".join(f"{name} {amount(number)}" for name, number in plan.parameters.items()), ""
+    yield from ((label, plan.decided[label], "") for label in ("ids", "precision", "optimizer", "schedule"))
     yield "in all", ", ".join(f"{name} {amount(size)}B" for name, size in plan.bytes.items()), ""
     yield "batch", _batch(plan), ""
     yield "run", _amounts(plan), ""
+    yield "every", plan.decided["every"], ""
     yield "FLOPs", _flops(plan), ""
     yield "memory", needs_line(plan.needs), _style(plan.needs)
     if plan.needs.fits is False:

@@ -5,6 +5,8 @@ every later run fails to read. Each whole entry therefore gets a seal, a file wi
 another, is deleted when a run begins.
 """
 
+import atexit
+import functools
 import hashlib
 import os
 import zlib
@@ -50,22 +52,28 @@ def enable_compile_cache() -> Path | None:
         remove_unsealed(directory)
     except OSError:
         return None
+    _seal_at_exit(directory)  # what is compiled after training: fills, baselines, an export
     jax.config.update("jax_compilation_cache_dir", str(directory))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_COMPILE_SECONDS)
     return directory
 
 
+@functools.cache
+def _seal_at_exit(directory: Path) -> None:
+    atexit.register(seal_entries, directory)
+
+
 def seal_entries(directory: Path) -> None:
     """Seal the entries that this process has finished writing. Call it between compilations."""
-    for entry in _entries(directory):
-        seal = entry.with_name(entry.name + SEAL)
-        try:
+    try:
+        for entry in _entries(directory):
+            seal = entry.with_name(entry.name + SEAL)
             if not seal.exists():
                 part = seal.with_name(f"{seal.name}.{os.getpid()}")
                 part.write_text(str(zlib.crc32(entry.read_bytes())))
                 part.replace(seal)
-        except OSError:
-            return  # no room or no longer there: an unsealed entry only costs a compilation
+    except OSError:
+        return  # no room or no longer there: an unsealed entry only costs a compilation
 
 
 def remove_unsealed(directory: Path) -> None:

@@ -1,4 +1,7 @@
-"""The table at the start of a run: what was decided, by settings, data and devices together."""
+"""The table at the start of a run: what was decided, by settings, data and devices together.
+
+A plan, which has neither data nor devices, has the rows of it that settings alone decide.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,51 +39,58 @@ def say_decided(
 ) -> None:
     """The table, line by line, and what is remarkable about it. `parameters`: how many numbers the model has."""
     highest = _highest_rate(run, origin)
-    for label, text in _rows(run, data, layout, parameters, directory, highest):
+    for label, text in _rows(run, data, layout, parameters, directory, origin):
         display.say(f"{label + ':':<10} {text}")
     _say_schedule(display, run, origin)
     _warn_of_rsqrt(display, run, highest)
 
 
+def settled(run: Run, parameters: int, vocabulary: Vocabulary | None, origin: Origin | None) -> dict[str, str]:
+    """The rows that settings decide, whatever data and devices there are, by label.
+
+    `vocabulary`: None where its file is not there to be read; `origin`: None where nobody knows how far the run before
+    this one will have come.
+    """
+    model, keep, log = run.model, run.checkpoint, run.log
+    optimizer = f"{kind_name(type(run.optimizer))}, learning rate {run.optimizer.learning_rate:g}"
+    rate = "going on from where the run before it stands"
+    if origin is not None:
+        rate = f"at most {_highest_rate(run, origin):.2g} in these steps"
+    return {
+        "model": f"{model.name}, {amount(parameters)} parameters; {model.num_encoder_layers} + "
+        f"{model.num_decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of "
+        f"{model.d_kv}, V = {model.vocab_size}",
+        "ids": _ids(run, vocabulary),
+        "precision": _precision(run),
+        "optimizer": f"{optimizer}, dropout {model.dropout:g}",
+        "schedule": f"{kind_name(type(run.schedule))}, warm-up of {run.schedule.warmup_steps:,} steps, {rate}",
+        "every": f"{run.eval.every:,} steps the held-out loss, {keep.every:,} a checkpoint (kept: the last "
+        f"{keep.keep}, the best {keep.keep_best}), {log.every:,} a line of {METRICS_FILE}",
+    }
+
+
 def _rows(
-    run: Run, data: Data, layout: Layout, parameters: int, directory: Path, highest_rate: float
+    run: Run, data: Data, layout: Layout, parameters: int, directory: Path, origin: Origin
 ) -> Iterator[tuple[str, str]]:
-    model, log = run.model, run.log
-    yield (
-        "model",
-        f"{model.name}, {amount(parameters)} parameters; {model.num_encoder_layers} + {model.num_decoder_layers} "
-        f"layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of {model.d_kv}, "
-        f"V = {model.vocab_size}",
-    )
-    yield "ids", _ids(run, data.vocabulary)
-    yield "precision", _precision(run)
+    rows, log = settled(run, parameters, data.vocabulary, origin), run.log
+    yield from ((label, rows[label]) for label in ("model", "ids", "precision"))
     yield "devices", _devices(layout)
-    yield (
-        "optimizer",
-        f"{kind_name(type(run.optimizer))}, learning rate {run.optimizer.learning_rate:g}, dropout {model.dropout:g}",
-    )
-    yield (
-        "schedule",
-        f"{kind_name(type(run.schedule))}, warm-up of {run.schedule.warmup_steps:,} steps, at most "
-        f"{highest_rate:.2g} in these steps",
-    )
+    yield from ((label, rows[label]) for label in ("optimizer", "schedule"))
     yield "batch", _batch(run, data)
     yield "steps", _amounts(run, data)
-    flops = train_flops(model, run.batch_size, data.lengths["encoder"], data.lengths["decoder"])
+    flops = train_flops(run.model, run.batch_size, data.lengths["encoder"], data.lengths["decoder"])
     yield "compute", f"{amount(flops)}FLOP a step, {amount(flops * run.steps)}FLOP in all"
-    keep = run.checkpoint
-    yield (
-        "every",
-        f"{run.eval.every:,} steps the held-out loss, {keep.every:,} a checkpoint (kept: the last {keep.keep}, the "
-        f"best {keep.keep_best}), {log.every:,} a line of {METRICS_FILE}",
-    )
+    yield "every", rows["every"]
     also = ["tensorboard"] * log.tensorboard + [f"{name} (project {named})" for name, named in asked_for(run).items()]
     yield "output", f"{directory}{'; logged to ' if also else ''}{', '.join(also)}"
 
 
-def _ids(run: Run, vocabulary: Vocabulary) -> str:
+def _ids(run: Run, vocabulary: Vocabulary | None) -> str:
     """What the rows of the embedding stand for; a SentencePiece file need not hold sentinels."""
     settings, rows = run.vocabulary, run.model.vocab_size
+    if vocabulary is None:
+        of = f" of {settings.path}" if isinstance(settings, SentencePiece) else ""
+        return f"those{of}, which is not there to be read; {rows:,} rows"
     sentinels = vocabulary.sentinels
     shown = f" ({', '.join(map(str, sentinels[:2]))}, ...)" if sentinels else ""
     what = "bytes"

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -41,7 +41,7 @@ def check_fits(
         return
     sequences = _sequences(run.at_a_time, stays, passes, available)
     ways = [] if lengths is None else _change(run, lengths, devices, stays + passes, available)
-    ways += [_smaller(run, sequences)] if sequences else []
+    ways += _smaller(run, sequences, ways) if sequences else []
     if run.model.dtype != "bfloat16":
         ways.append("--model.dtype bfloat16")
     ways += ["shorter inputs", "a smaller --model", "a machine with more memory"]
@@ -61,8 +61,7 @@ def explaining_memory(run: Run, lengths: Mapping[str, int], devices: int) -> Ite
             raise
         available = available_memory(jax.local_devices()[0]) or math.inf
         ways = _change(run, lengths, devices, None, available)
-        if run.at_a_time > 1 and not any("--microbatch-size" in way for way in ways):
-            ways.append(_smaller(run, max(run.at_a_time // 2, 1)))
+        ways += _smaller(run, run.at_a_time // 2, ways) if run.at_a_time > 1 else []
         ways += ["shorter inputs", "a smaller --model", "devices with more memory"]
         raise DoesNotFitError(
             f"memory ran out ({str(error).splitlines()[0]}). What helps: {'; '.join(ways)}"
@@ -70,17 +69,21 @@ def explaining_memory(run: Run, lengths: Mapping[str, int], devices: int) -> Ite
 
 
 def _change(run: Run, lengths: Mapping[str, int], devices: int, needed: float | None, available: float) -> list[str]:
-    """The flags of the smallest change that should fit, as one way of those that help; none where none is known."""
+    """The flags of the smallest change that should fit, as one way of those that help; none where none is known. They
+    are those that `spanloom plan` has, or compiles first.
+    """
     change = next(likely_changes(run, lengths, devices, needed, available), None)
-    if change is None or (needed is not None and all(flag.startswith("--microbatch-size") for flag in change.flags)):
-        return []  # the largest microbatch that fits is named by what the compiler tells
+    if change is None:
+        return []
     return [f"{' '.join(change.flags)} (the same batches; by formula: `spanloom plan` compiles it)"]
 
 
-def _smaller(run: Run, sequences: int) -> str:
-    """The flag with which a step would fit that takes so many sequences at a time."""
+def _smaller(run: Run, sequences: int, ways: Sequence[str]) -> list[str]:
+    """The flags with which a step would fit that takes so many sequences at a time, but for those in `ways`."""
     parts = next((part for part in range(sequences, 1, -1) if run.batch_size % part == 0), 1)
-    return f"--microbatch-size {parts} (the same batch in parts), --batch-size {sequences} (another batch)"
+    split = [f"--microbatch-size {parts} (the same batch in parts)"]
+    named = any("--microbatch-size" in way for way in ways)
+    return [", ".join([*([] if named else split), f"--batch-size {sequences} (another batch)"])]
 
 
 def check_heldout(

@@ -75,14 +75,14 @@ def likely_changes(
     """Changes with which the step should fit into `available` bytes, the smallest first.
 
     `needed`: what the run itself is known to take; the formula is corrected by it. None: nobody knows, but it is too
-    much.
+    much, whatever the formula says; where that finds it too much, changes are those of a plan by formula.
     """
     now = formula_needs(run, lengths, devices)
     off = 1.0
     if needed is not None:
         off = max(needed - _stays(now), 1.0) / max(_passes(now), 1.0)
-    else:
-        available = min(available, 0.8 * now.total)
+    elif now.total <= available:
+        available = 0.8 * now.total
     for change in smaller(run, devices):
         then = formula_needs(change.run, lengths, devices)
         if _stays(then) + off * _passes(then) <= _SPARE * available:

@@ -18,7 +18,9 @@ from spanloom.scale.mesh import Layout, check_batch, make_layout, mesh_sizes
 from spanloom.scale.topologies import Topology
 from spanloom.settings.run import Run
 from spanloom.training.abstract import abstract_state, lower_step, whole_bytes
+from spanloom.training.decided import settled
 from spanloom.training.needs import Needs, abstract_layout, formula_needs, likely_changes
+from spanloom.training.origin import Origin, origin_after
 from spanloom.training.plan_data import PlanData
 
 MOST_COMPILED = 4
@@ -58,6 +60,8 @@ class Plan:
     mesh: Mapping[str, int]
     """Devices along each axis."""
     data: PlanData
+    decided: Mapping[str, str]
+    """What settings decide, in the words of the table at a run's start, by label."""
     parameters: Mapping[str, int]
     """How many numbers, by part of the model."""
     bytes: Mapping[str, int]
@@ -110,6 +114,7 @@ class Plan:
             "model": self.run.model.name,
             "on": asdict(self.on),
             "mesh": dict(self.mesh),
+            "decided": dict(self.decided),
             "parameters": {**self.parameters, "total": sum(self.parameters.values())},
             "bytes": dict(self.bytes),
             "lengths": dict(self.data.lengths),
@@ -208,6 +213,7 @@ def make_plan(
         on=on,
         mesh=mesh_sizes(run.mesh, on.devices),
         data=data,
+        decided=settled(run, num_params(specs), data.vocabulary, _origin(run)),
         parameters=_by_part(specs),
         bytes={
             "weights": whole_bytes(state.params),
@@ -277,6 +283,11 @@ class _Planner:
     def _devices(self) -> Sequence[Any]:
         assert self._topology is not None
         return tpu_devices(self._topology)
+
+
+def _origin(run: Run) -> Origin | None:
+    """Where the counts of a run begin; None: where a run that it follows will have come to."""
+    return origin_after(run, None) if run.follow.schedule == "restart" else None
 
 
 def _by_part(specs: Mapping[str, Any]) -> dict[str, int]:

@@ -35,6 +35,8 @@ class PlanData:
     """How often each task's examples are seen in all steps, where its store says how many there are."""
     unknown: str = ""
     """Why there are no epochs; empty where there are."""
+    vocabulary: Vocabulary | None = None
+    """The run's; None where its file is not there."""
 
 
 def without_files(run: Run) -> Run:
@@ -54,19 +56,22 @@ def plan_data(run: Run, directory: Path) -> PlanData:
 
     Raises UnknownLengthError where lengths are left to data that have not been read.
     """
-    vocabulary = _vocabulary(run)
+    known = _vocabulary(run)
+    vocabulary = known or build(Bytes(extra_ids=1000))  # as many sentinels as any text takes
     data, why = _opened(run, directory, vocabulary)
     if data is not None:
         epochs = _epochs(run, data)
-        return PlanData(data.lengths, epochs, "" if epochs else "its data are streams, which nobody has counted")
-    return PlanData({side: _width(run, vocabulary, name) for side, name in _SIDES.items()}, unknown=why)
+        why = "" if epochs else "its data are streams, which nobody has counted"
+        return PlanData(data.lengths, epochs, why, known)
+    lengths = {side: _width(run, vocabulary, name) for side, name in _SIDES.items()}
+    return PlanData(lengths, unknown=why, vocabulary=known)
 
 
-def _vocabulary(run: Run) -> Vocabulary:
-    """The run's vocabulary; where its file is not there yet, one with as many sentinels as any text takes."""
+def _vocabulary(run: Run) -> Vocabulary | None:
+    """The run's vocabulary; None where its file is not there yet."""
     settings = run.vocabulary
     if isinstance(settings, SentencePiece) and not Path(settings.path).is_file():
-        return build(Bytes(extra_ids=1000))
+        return None
     return build(settings)
 
 

@@ -3,13 +3,15 @@
 import contextlib
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol, TextIO
 
 from spanloom.pipeline.build_progress import BuildProgress
 
 _LEAST_BAR = 4
+_SHOWN, _REMARKABLE = 0.01, 0.05  # shares of the time
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,12 @@ class Pace:
     """Bytes in use, of the fullest device; None where nobody tells."""
     heldout_loss: float | None = None
     """The last one measured, if any was."""
+    grad_norm: float | None = None
+    """Of the last step, before clipping."""
+    sides: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Tokens a second of encoder and decoder, without padding and with it."""
+    times: Mapping[str, float] = field(default_factory=dict)
+    """Shares of the time: step_time, data_wait, checkpoint_time and eval_time."""
 
     def describe(self, room: int | None = None) -> str:
         """One line, of at most `room` columns if the loss, the speed and the ETA fit in there."""
@@ -39,16 +47,35 @@ class Pace:
             "loss": f"loss {self.loss:.4f}",
             "heldout": "" if self.heldout_loss is None else f"held-out {self.heldout_loss:.4f}",
             "rate": "" if self.learning_rate is None else f"lr {self.learning_rate:.3g}",
-            "speed": f"{self.tokens_per_second:,.0f} tokens/s",
+            "norm": "" if self.grad_norm is None else f"grad {self.grad_norm:.3g}",
+            "speed": self._speed(),
             "mfu": f"MFU {self.mfu:.0%}",
             "memory": "" if self.memory is None else f"{amount(self.memory)}B",
+            "times": self._times(),
             "left": f"ETA {duration(self.seconds_left)}",
         }
-        for missed_least in ("memory", "rate", "mfu", "heldout"):
+        in_all = {"speed": f"{self.tokens_per_second:,.0f} tokens/s"}
+        for missed_least in ("memory", "speed", "rate", "norm", "mfu", "times", "heldout"):
             if room is None or len("  ".join(filter(None, told.values()))) <= room:
                 break
-            del told[missed_least]
+            told[missed_least] = in_all.get(missed_least, "")
         return "  ".join(filter(None, told.values()))
+
+    def _speed(self) -> str:
+        """Encoder + decoder, of those with padding if there is any: '9.88k+2.47k of 11.2k+2.8k tokens/s'."""
+        if not self.sides:
+            return f"{self.tokens_per_second:,.0f} tokens/s"
+        real, padded = ("+".join(amount(side[which]) for side in self.sides.values()) for which in (0, 1))
+        speed = real if real == padded else f"{real} of {padded}"
+        return f"{speed.replace(' k', 'k').replace(' M', 'M')} tokens/s"
+
+    def _times(self) -> str:
+        """Where the time goes, unless nearly all of it goes into steps."""
+        named = {"step_time": "step", "data_wait": "data wait", "checkpoint_time": "checkpoint", "eval_time": "eval"}
+        known = {name: share for name, share in self.times.items() if share >= _SHOWN}
+        if max((share for name, share in known.items() if name != "step_time"), default=0.0) < _REMARKABLE:
+            return ""
+        return "time: " + ", ".join(f"{words} {known[name]:.0%}" for name, words in named.items() if name in known)
 
 
 class Display(Protocol):

@@ -193,7 +193,7 @@ class Recorder:
         return (self._last_step - step) * seconds * self._split.stretch
 
     def _pace(self, step: int, values: Mapping[str, float]) -> Pace:
-        measured = self._measured(self._recent)
+        measured, sides = self._measured(self._recent), self._speeds.positions
         return Pace(
             step=step,
             loss=values["loss"],
@@ -203,6 +203,9 @@ class Recorder:
             learning_rate=values["learning_rate"],
             memory=self._memory.get("memory_in_use"),
             heldout_loss=self.heldout_loss,
+            grad_norm=values["grad_norm"],
+            sides={side: (measured[name := f"{side}_tokens_per_second"], measured[f"{name}_padded"]) for side in sides},
+            times=self._split.shares_in_all(),
         )
 
 

@@ -40,7 +40,9 @@ def folder(tmp_path, monkeypatch):
 def test_a_table_that_reads_and_writes_nothing(folder, capsys):
     text = said(["t5_1_1_base", "--on", "h100x8", "--model.dtype", "bfloat16"], capsys)
     assert text.startswith("run t5_1_1_base on h100x8: 8 chips, 8 cores; mesh: data 8\n")
-    assert "248 M (embedding 24.7 M, encoder 85 M, decoder 113 M, head 24.7 M)" in text
+    assert "t5_1_1_base, 248 M parameters; 12 + 12 layers, d_model 768" in text
+    assert "embedding 24.7 M, encoder 85 M, decoder 113 M, head 24.7 M\n" in text
+    assert "computes in bfloat16, keeps weights in float32; attention auto, remat none\n" in text
     assert "128 rows of 512 + 114 tokens: a step takes 65,536 encoder and 14,592 decoder tokens" in text
     assert "524,288 steps, 42 G tokens; epochs are unknown" in text and ": fits (" in text
     assert "formula, right within a third or so: nothing here compiles for h100x8" in text and "\x1b" not in text
@@ -63,6 +65,26 @@ def test_shardings_of_every_parameter(folder, capsys):
     assert lines["decoder/logits_dense/kernel"].split()[2:4] == ["fsdp,", "tensor"] and len(lines) == 29
     _, _, alone = said(["quickstart", "--on", "h100x1", "--shardings"], capsys).partition("divided along")
     assert alone.count(" nothing ") == 29
+
+
+@pytest.mark.parametrize(
+    ("flags", "mesh"),
+    [
+        (["--mesh.data", "auto"], "data 8"),
+        (["--mesh.data", "1", "--mesh.fsdp", "auto"], "fsdp 8"),
+        (["--mesh.data", "auto", "--mesh.tensor", "2"], "data 4 x tensor 2"),
+    ],
+)
+def test_auto_as_a_flag_takes_the_devices_that_are_left(folder, capsys, flags, mesh):
+    assert f"; mesh: {mesh}\n" in said(["quickstart", "--on", "h100x8", *flags], capsys)
+
+
+@pytest.mark.long
+def test_this_machine_by_name(folder, capsys, monkeypatch):
+    """The step is compiled, for the devices that are here."""
+    monkeypatch.setattr("spanloom.training.machine.measured_peak", lambda dtype: 1e11)
+    text = said(["quickstart", "--model", "byt5_tiny", "--on", "cpu"], capsys)
+    assert text.startswith("run quickstart on cpu: ") and "\nknown by    compiled for cpu in " in text
 
 
 def test_stages_have_a_plan_each_and_a_sum(folder, capsys):

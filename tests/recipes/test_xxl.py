@@ -4,16 +4,18 @@ import ast
 import re
 from dataclasses import replace
 
+import jax
 import pytest
 from libtpu_here import needs_libtpu
 
 from spanloom.model.flops import train_flops
 from spanloom.recipes import shipped
 from spanloom.recipes.xxl import MESHES, recipe
-from spanloom.scale.mesh import check_batch
+from spanloom.scale.mesh import check_batch, make_layout
 from spanloom.scale.topologies import topology
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import from_json, to_json
+from spanloom.training.abstract import lower_step
 from spanloom.training.needs import abstract_layout
 from spanloom.training.plan import make_plan
 from spanloom.training.plan_data import plan_data, without_files
@@ -39,6 +41,22 @@ def test_it_costs_what_it_says():
     step, whole = (float(number) for number in re.findall(r"\d\.\de\d+", _doc()))
     flops = train_flops(recipe().model, 2048, 512, 114)
     assert step == pytest.approx(flops, rel=0.04) and whole == pytest.approx(flops * recipe().steps, rel=0.04)
+
+
+@pytest.mark.parametrize("size", ["t5_1_1_xxl", "mt5_xxl"])
+def test_what_is_compiled_is_no_longer_for_many_layers(size, tmp_path):
+    """A layer is compiled once and runs in a loop: time to compile and to start up does not grow with layers."""
+    run = run_of(size, "v5e-256")
+    run = replace(run, batch_size=2, microbatch_size=None, mesh=replace(run.mesh, fsdp=1, tensor=1))
+
+    def length(layers: int) -> int:
+        model = replace(run.model, num_encoder_layers=layers, num_decoder_layers=layers)
+        lengths = plan_data(run, tmp_path).lengths
+        text = lower_step(replace(run, model=model), lengths, make_layout(run.mesh, jax.devices()[:1])).as_text()
+        return len(text.splitlines())
+
+    assert run.model.num_encoder_layers == 24
+    assert length(24) == length(4)
 
 
 @pytest.mark.slow

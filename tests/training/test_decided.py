@@ -9,15 +9,20 @@ from tiny_training import tiny_run
 from vocabulary_models import write_model
 
 from spanloom.model.flops import train_flops
+from spanloom.report.plan import plan_text
 from spanloom.scale.mesh import Layout, make_layout
 from spanloom.scale.rules import rules_of
+from spanloom.scale.topologies import topology
+from spanloom.settings.follow import Follow
 from spanloom.settings.mesh import AXES, Mesh
 from spanloom.settings.optimizer import Adafactor, AdamW, Constant, Cosine, Muon, Rsqrt
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Logging
-from spanloom.settings.vocabulary import SentencePiece
+from spanloom.settings.vocabulary import Bytes, SentencePiece
 from spanloom.settings.weights import Weights
 from spanloom.training.decided import say_decided
+from spanloom.training.plan import make_plan
+from spanloom.training.plan_data import PlanData
 from spanloom.training.progress import amount
 from spanloom.vocabularies.build import build
 
@@ -25,7 +30,10 @@ pytestmark = pytest.mark.short
 TEXT = tiny_run(Path("a.txt"), 10)
 
 
-def said(run, *, layout=None, examples=100, is_stream=False, warned=None):
+H100 = topology("h100x1")
+
+
+def said(run, *, layout=None, examples=100, is_stream=False, warned=None, parameters=24_928):
     lines = []
     train = SimpleNamespace(num_examples=examples, examples_per_row=1.0, is_stream=is_stream)
     vocabulary = build(run.vocabulary)
@@ -36,7 +44,7 @@ def said(run, *, layout=None, examples=100, is_stream=False, warned=None):
         run,
         data,
         layout,
-        24_928,
+        parameters,
         Path("runs/a"),
     )
     return lines
@@ -79,6 +87,27 @@ def test_a_model_file_without_sentinels_is_named_and_so_are_rows_that_nobody_nee
         "32,018 are never used: --model.vocab-size 128 has fewer"
     )
     assert ids(start="runs/a").endswith("; 32,128 rows")
+
+
+def test_a_plan_has_the_rows_that_settings_decide():
+    """The same words, though it knows neither data nor devices."""
+    planned = make_plan(TEXT.resolve(), PlanData({"encoder": 32, "decoder": 9}, vocabulary=build(Bytes())), H100)
+    begun = table(TEXT.resolve(), parameters=sum(planned.parameters.values()))
+    assert set(planned.decided) == {"model", "ids", "precision", "optimizer", "schedule", "every"}
+    assert planned.decided == {label: begun[label] for label in planned.decided} == planned.as_json()["decided"]
+    printed = [line.split("  ")[0] for line in plan_text(planned, width=None, colour=False).splitlines()]
+    assert set(planned.decided) <= set(printed) and len(printed) == len(set(printed))
+
+
+def test_a_plan_claims_nothing_of_what_is_not_there():
+    words = SentencePiece("absent.model")
+    run = replace(TEXT, task=replace(TEXT.task, vocabulary=words), start="runs/a", follow=Follow(schedule="continue"))
+    decided = make_plan(run.resolve(), PlanData({"encoder": 32, "decoder": 9}), H100).decided
+    assert decided["ids"] == "those of absent.model, which is not there to be read; 384 rows"
+    assert decided["schedule"] == "constant, warm-up of 5 steps, going on from where the run before it stands"
+    rewarmed = replace(TEXT, start="runs/a", follow=Follow(rewarm_steps=45)).resolve()
+    decided = make_plan(rewarmed, PlanData({"encoder": 32, "decoder": 9}), H100).decided
+    assert decided["schedule"].endswith("at most 0.002 in these steps")  # 9 of 45 steps on the way up to 0.01
 
 
 def test_what_differs_is_in_the_table():

@@ -5,7 +5,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from spanloom.model.sizes import named
 from spanloom.recipes.quickstart import recipe
+from spanloom.scale.topologies import topology
+from spanloom.settings.mesh import Mesh
 from spanloom.training import fits
 from spanloom.training.fits import (
     DoesNotFitError,
@@ -14,6 +17,8 @@ from spanloom.training.fits import (
     check_heldout_fits,
     explaining_memory,
 )
+from spanloom.training.plan import make_plan
+from spanloom.training.plan_data import PlanData
 
 pytestmark = pytest.mark.short
 MB = 10**6
@@ -92,6 +97,34 @@ def test_the_smallest_change_is_named_as_flags():
     with pytest.raises(DoesNotFitError) as error:
         check_fits(compiled(weights=20 * MB, passes=10 * MB), run, 15 * MB, LENGTHS, devices=8)
     assert "--mesh.fsdp" in str(error.value) and "spanloom plan" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"batch_size": 2**16}, "h100x1"),
+        ({"batch_size": 3 * 2**15}, "h100x8"),
+        ({"batch_size": 2**17, "mesh": Mesh(fsdp=2)}, "h100x8"),
+        ({"model": named("byt5_xxl"), "batch_size": 8}, "h100x8"),
+        ({"model": replace(named("byt5_xl"), num_encoder_layers=16, remat="full"), "batch_size": 1024}, "h100x1"),
+    ],
+)
+def test_a_run_that_dies_of_memory_names_the_flags_of_its_plan(monkeypatch, changes, place):
+    """Before the first step, as the compiler has it, and in the middle of one alike."""
+    run, on = replace(recipe(), **changes).resolve(), topology(place)
+    planned = make_plan(run, PlanData(LENGTHS), on)
+    assert planned.needs.fits is False and planned.change is not None
+    needs, available = planned.needs, int(planned.needs.available)
+    stays = int(needs.parts["weights"] + needs.parts["optimizer"])
+    step = compiled(weights=stays, passes=int(needs.total) - stays)
+    monkeypatch.setattr(fits, "available_memory", lambda device: available)
+    with pytest.raises(DoesNotFitError) as refused:
+        check_fits(step, run, available, LENGTHS, on.devices)
+    with pytest.raises(DoesNotFitError) as died, explaining_memory(run, LENGTHS, on.devices):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
+    for error in (refused, died):
+        assert f"What helps: {' '.join(planned.change.flags)} (the same batches" in str(error.value)
+        assert str(error.value).count("--microbatch-size") <= 1
 
 
 @pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "INTERNAL: Error dispatching computation"])

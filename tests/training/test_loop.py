@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from tiny_training import MODEL, events, losses, same_arrays, tiny_run, write_te
 
 from spanloom.evaluation import heldout
 from spanloom.pipeline.data import open_data
+from spanloom.scale.mesh import Layout
 from spanloom.settings.optimizer import Adafactor, AdamW, Constant, Factors
 from spanloom.settings.run import Checkpoints, Evaluation, Logging
 from spanloom.settings.run_layout import steps_in
@@ -175,6 +177,47 @@ def test_nothing_compiles_after_the_first_step(text, tmp_path, monkeypatch):
     # Steps 1 to 3 may bring the first evaluation and the first save; afterwards nothing is new.
     assert at_step[1] == at_step[3]
     assert at_step[4] == at_step[12]
+
+
+def test_a_copy_to_the_device_that_nobody_asked_for_is_an_error(text, tmp_path, monkeypatch):
+    """The third batch comes as the host has it: a step takes it only after a copy that the loop would wait for."""
+    put, calls = Layout.put_batch, []
+
+    def forgets_the_third(layout, rows, batch_size):
+        calls.append(put(layout, rows, batch_size))
+        return calls[-1] if len(calls) != 4 else dict(rows)  # the first one is for the compiler
+
+    monkeypatch.setattr(Layout, "put_batch", forgets_the_third)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed host-to-device transfer"):
+        train(run_of(text, 4), tmp_path)
+    assert len(calls) == 4
+
+
+def test_steps_go_on_while_a_save_is_held_up_and_what_is_saved_is_of_its_step(trained, text, tmp_path, monkeypatch):
+    """No array of step 4 is written before step 7 is done; a save that the loop waited for would wait in vain."""
+    from orbax.checkpoint._src.serialization import serialization  # below all that could make a save wait
+
+    go_on, held, whole_by = threading.Event(), [], {}
+    write, add = serialization.async_serialize_from_host, loop.Recorder.add
+
+    async def held_up(*arguments, **more):
+        held.append(go_on.wait(20))
+        go_on.set()
+        return await write(*arguments, **more)
+
+    def releases(recorder, step, metrics):
+        add(recorder, step, metrics)
+        whole_by[step] = steps_in(tmp_path / "checkpoints")
+        if step == 7:
+            go_on.set()
+
+    monkeypatch.setattr(serialization, "async_serialize_from_host", held_up)
+    monkeypatch.setattr(loop.Recorder, "add", releases)
+    assert train(run_of(text, 10), tmp_path)[0]
+    assert held and all(held)
+    assert [whole_by[step] for step in (5, 6, 7)] == [[], [], []] and 4 in whole_by[9]
+    saved, undisturbed = (restore(out / "checkpoints" / "4") for out in (tmp_path, trained[0]))
+    assert same_arrays(saved.params, undisturbed.params) and saved.facts.position == {"examples": 16}
 
 
 def test_not_a_number_stops_with_advice_and_is_not_saved(text, tmp_path):

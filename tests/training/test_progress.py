@@ -17,8 +17,11 @@ from spanloom.training.progress import (
 pytestmark = pytest.mark.short
 
 
-def pace(step):
-    return Pace(step, 2.5, 12345.0, 0.42, 200.0, learning_rate=0.00123456, memory=1.5e9)
+SIDES = {"encoder": (9876.0, 11200.0), "decoder": (2469.0, 2800.0)}
+
+
+def pace(step, **more):
+    return Pace(step, 2.5, 12345.0, 0.42, 200.0, learning_rate=0.00123456, memory=1.5e9, **more)
 
 
 def test_plain_lines_are_few_and_say_everything():
@@ -41,6 +44,30 @@ def test_a_held_out_loss_stands_beside_the_other_and_what_nobody_knows_is_left_o
     assert told.describe() == "loss 2.5000  held-out 2.2500  10 tokens/s  MFU 50%  ETA 1 s"
 
 
+def test_both_sides_have_their_tokens_with_and_without_padding():
+    told = pace(1, sides=SIDES, grad_norm=0.31251).describe()
+    assert told == (
+        "loss 2.5000  lr 0.00123  grad 0.313  9.88k+2.47k of 11.2k+2.8k tokens/s  MFU 42%  1.5 GB  ETA 3 min 20 s"
+    )
+    assert len(f"step 999/9999  {told}") <= 120
+    full = {side: (tokens, tokens + 1) for side, (_, tokens) in SIDES.items()}
+    assert "  11.2k+2.8k tokens/s  " in pace(1, sides=full).describe()
+
+
+@pytest.mark.parametrize(
+    ("step", "data", "checkpoint", "eval", "text"),
+    [
+        (0.9, 0.04, 0.04, 0.02, ""),
+        (0.62, 0.3, 0.0, 0.08, "time: step 62%, data wait 30%, eval 8%"),
+        (0.85, 0.005, 0.1, 0.045, "time: step 85%, checkpoint 10%, eval 4%"),
+    ],
+)
+def test_where_the_time_goes_is_told_if_it_is_not_steps(step, data, checkpoint, eval, text):
+    times = {"step_time": step, "data_wait": data, "checkpoint_time": checkpoint, "eval_time": eval}
+    words = [part for part in pace(1, times=times).describe().split("  ") if part.startswith("time")]
+    assert words == [text] * bool(text)
+
+
 @pytest.mark.parametrize(
     ("room", "text"),
     [
@@ -52,6 +79,23 @@ def test_a_held_out_loss_stands_beside_the_other_and_what_nobody_knows_is_left_o
 )
 def test_a_narrow_terminal_has_what_matters_most(room, text):
     assert pace(1).describe(room) == text
+
+
+@pytest.mark.parametrize(
+    ("room", "text"),
+    [
+        (
+            110,
+            "loss 2.5000  lr 0.00123  grad 0.3  12,345 tokens/s  MFU 42%  time: step 50%, eval 50%  ETA 3 min 20 s",
+        ),
+        (80, "loss 2.5000  12,345 tokens/s  MFU 42%  time: step 50%, eval 50%  ETA 3 min 20 s"),
+        (75, "loss 2.5000  12,345 tokens/s  time: step 50%, eval 50%  ETA 3 min 20 s"),
+        (60, "loss 2.5000  12,345 tokens/s  ETA 3 min 20 s"),
+    ],
+)
+def test_what_is_remarkable_goes_last(room, text):
+    told = pace(1, sides=SIDES, grad_norm=0.3, times={"step_time": 0.5, "eval_time": 0.5})
+    assert told.describe(room) == text
 
 
 def test_a_bar_on_a_terminal():

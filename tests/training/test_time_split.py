@@ -32,7 +32,9 @@ def test_shares_are_of_the_time_since_the_last_and_are_one_together():
     spend(split, clock, "checkpoint", 1)
     shares = split.shares()
     assert shares == pytest.approx({"data_wait": 0.1, "step_time": 0.5, "eval_time": 0.3, "checkpoint_time": 0.1})
+    assert split.shares_in_all() == shares
     clock.now += 4
+    assert split.shares_in_all()["step_time"] == pytest.approx(9 / 14)
     assert split.shares() == {"data_wait": 0, "step_time": 1, "eval_time": 0, "checkpoint_time": 0}
 
 
