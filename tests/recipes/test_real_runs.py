@@ -97,6 +97,6 @@ def test_the_readme_run_on_prompts_runs_to_its_end_and_again(tmp_path):
     for _ in range(2):
         done = subprocess.run(line, env=environment, check=True, capture_output=True, text=True)
         assert "| glue_mrpc, test | 1,725 | 66.5 |" in done.stdout
-    for run, rows in (("prompted", 10 + 5 + 4 + 5), ("test", 4 + 5 + 12)):
+    for run, rows in (("prompted", 11 + 6 + 4 + 6), ("test", 4 + 5 + 12)):
         results = (tmp_path / "out" / "runs" / run / "eval" / "results.jsonl").read_text().splitlines()
         assert sum(json.loads(row)["kind"] == "task" for row in results) == rows
