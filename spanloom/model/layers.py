@@ -128,18 +128,17 @@ def subkey(key: jax.Array | None, number: Any) -> jax.Array | None:
     return None if key is None else jax.random.fold_in(key, number)
 
 
-def keep_mask(key: jax.Array | None, rate: float, shape: tuple[int, ...], dtype: Any) -> jax.Array | None:
-    """What dropout multiplies by: 0 with probability `rate`, else 1 / (1 - rate). None where nothing is dropped."""
+def dropped(x: jax.Array, key: jax.Array | None, rate: float, shape: tuple[int, ...]) -> jax.Array:
+    """`x` times numbers of `shape`, broadcast: 0 with probability `rate`, else 1 / (1 - rate)."""
     if key is None or rate == 0:
-        return None
-    return jax.random.bernoulli(key, 1 - rate, shape).astype(dtype) / jnp.asarray(1 - rate, dtype)
+        return x
+    return x * (jax.random.bernoulli(key, 1 - rate, shape).astype(x.dtype) / jnp.asarray(1 - rate, x.dtype))
 
 
 def dropout(x_BxLxE: jax.Array, key: jax.Array | None, rate: float, *, same_along_length: bool = True) -> jax.Array:
     """Dropout; T5 drops the same features at every position of a sequence, except after the encoder's last norm."""
     batch, length, width = x_BxLxE.shape
-    keep = keep_mask(key, rate, (batch, 1 if same_along_length else length, width), x_BxLxE.dtype)
-    return x_BxLxE if keep is None else x_BxLxE * keep
+    return dropped(x_BxLxE, key, rate, (batch, 1 if same_along_length else length, width))
 
 
 def mlp(x_BxLxE: jax.Array, norm: tree.Norm, layer: tree.MLP, config: Model, key: jax.Array | None) -> jax.Array:
@@ -202,9 +201,8 @@ def attend(
         keys, values = dense(context_BxSxE, layer.key, layer.value)
     query, keys, values = checkpoint_name((query, keys, values), PROJECTIONS)
     query, keys, values = (split_heads(x, config) for x in (query, keys, values))
-    keep = keep_mask(key, config.dropout, (*keys.shape[:3], 1), x_BxTxE.dtype)
-    if keep is not None:  # T5 drops a weight for every query alike, which is to drop it of the values
-        values = values * keep
+    # T5 drops a weight for every query alike, which is to drop it of the values.
+    values = dropped(values, key, config.dropout, (*keys.shape[:3], 1))
     if takes_fused(config):
         mixed_BxTxHxD = fused_attention(query, keys, values, bias_1xHxTxS, mask)
     elif takes_pallas(config, mask.place, query.shape[1], keys.shape[1]):

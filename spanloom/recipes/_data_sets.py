@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spanloom.settings.row_sources import HuggingFaceDataset, RowFiles, RowSource, SeqioCaches
 from spanloom.settings.serialize import SettingsError
-from spanloom.tasks.split_slices import parse
+from spanloom.tasks.split_slices import saved_split
 
 _FILE = re.compile(r"([A-Za-z]+(?:_r\d)?)(?:[-_.].*)?\.(?:jsonl|json|ndjson|csv|tsv|parquet)(?:\.(?:gz|zst|bz2|xz))?")
 _HELDOUT = ("validation", "dev", "valid", "val")
@@ -81,8 +81,7 @@ def _saved_splits(place: Path) -> list[str]:
             except (OSError, ValueError, LookupError, TypeError) as error:
                 fix = "save the data set again"
                 raise SettingsError(f"{place / file} is damaged ({type(error).__name__}: {error}): {fix}") from error
-            # of a single split the name may be of a part, train[:10%], and is none where rows were made in memory
-            return list(map(str, found)) if isinstance(found, list) else [parse(str(found or "train"))[0].split]
+            return list(map(str, found)) if isinstance(found, list) else [saved_split(str(found or ""))]
     return []
 
 

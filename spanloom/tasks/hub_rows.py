@@ -14,7 +14,7 @@ from spanloom.tasks import hub_token
 from spanloom.tasks.file_lists import list_files
 from spanloom.tasks.file_system import exists, identity, is_folder
 from spanloom.tasks.read_report import BadInputError, Intake, ReadReport
-from spanloom.tasks.split_slices import parse
+from spanloom.tasks.split_slices import parse, saved_split
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ def _of_saved(saved: Any, source: HuggingFaceDataset, split: str) -> Any:
             whole = saved[part.split]
         else:
             whole = saved
-            own = parse(str(saved.split))[0].split if saved.split else "train"  # it may be called train[:10%]
+            own = saved_split(str(saved.split or ""))
             if part.split not in (own, "train"):
                 raise BadInputError(source.dataset, f"holds the split {own!r} alone, not {part.split!r}", "Name that")
         first, stop = part.bounds(len(whole))

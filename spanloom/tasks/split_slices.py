@@ -33,6 +33,11 @@ def parse(text: str) -> list[Part]:
     return parts
 
 
+def saved_split(name: str) -> str:
+    """The split that was saved by itself, by the name it had: of a part, train[:10%], or none, as of rows in memory."""
+    return parse(name or "train")[0].split
+
+
 def _place(text: str, total: int) -> int:
     number = round(int(text[:-1]) * total / 100) if text.endswith("%") else int(text)
     return min(max(number + total if text.startswith("-") else number, 0), total)

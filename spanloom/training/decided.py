@@ -38,24 +38,24 @@ def say_decided(
     origin: Origin = FROM_THE_BEGINNING,
 ) -> None:
     """The table, line by line, and what is remarkable about it. `parameters`: how many numbers the model has."""
-    highest = _highest_rate(run, origin)
-    for label, text in _rows(run, data, layout, parameters, directory, origin):
+    highest = highest_rate(run, origin)
+    for label, text in _rows(run, data, layout, parameters, directory, highest):
         display.say(f"{label + ':':<10} {text}")
     _say_schedule(display, run, origin)
     _warn_of_rsqrt(display, run, highest)
 
 
-def settled(run: Run, parameters: int, vocabulary: Vocabulary | None, origin: Origin | None) -> dict[str, str]:
+def settled(run: Run, parameters: int, vocabulary: Vocabulary | None, highest: float | None) -> dict[str, str]:
     """The rows that settings decide, whatever data and devices there are, by label.
 
-    `vocabulary`: None where its file is not there to be read; `origin`: None where nobody knows how far the run before
-    this one will have come.
+    `vocabulary`: None where its file is not there to be read; `highest`: the highest rate of a step, None where nobody
+    knows how far the run before this one will have come.
     """
     model, keep, log = run.model, run.checkpoint, run.log
     optimizer = f"{kind_name(type(run.optimizer))}, learning rate {run.optimizer.learning_rate:g}"
     rate = "going on from where the run before it stands"
-    if origin is not None:
-        rate = f"at most {_highest_rate(run, origin):.2g} in these steps"
+    if highest is not None:
+        rate = f"at most {highest:.2g} in these steps"
     return {
         "model": f"{model.name}, {amount(parameters)} parameters; {model.num_encoder_layers} + "
         f"{model.num_decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads of "
@@ -70,9 +70,9 @@ def settled(run: Run, parameters: int, vocabulary: Vocabulary | None, origin: Or
 
 
 def _rows(
-    run: Run, data: Data, layout: Layout, parameters: int, directory: Path, origin: Origin
+    run: Run, data: Data, layout: Layout, parameters: int, directory: Path, highest: float
 ) -> Iterator[tuple[str, str]]:
-    rows, log = settled(run, parameters, data.vocabulary, origin), run.log
+    rows, log = settled(run, parameters, data.vocabulary, highest), run.log
     yield from ((label, rows[label]) for label in ("model", "ids", "precision"))
     yield "devices", _devices(layout)
     yield from ((label, rows[label]) for label in ("optimizer", "schedule"))
@@ -153,7 +153,7 @@ def _amounts(run: Run, data: Data) -> str:
     return f"{run.steps:,}, {amount(tokens)} tokens with padding, {taken}"
 
 
-def _highest_rate(run: Run, origin: Origin) -> float:
+def highest_rate(run: Run, origin: Origin) -> float:
     """The highest learning rate of a step: a schedule may be far below the rate that the optimizer names."""
     steps = np.unique(np.linspace(0, max(run.steps - 1, 0), 1001).astype(np.int32))
     return float(np.max(rate_of_step(run, origin)(jnp.asarray(steps))))

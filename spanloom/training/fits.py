@@ -41,7 +41,8 @@ def check_fits(
         return
     sequences = _sequences(run.at_a_time, stays, passes, available)
     ways = [] if lengths is None else _change(run, lengths, devices, stays + passes, available)
-    ways += _smaller(run, sequences, ways) if sequences else []
+    if sequences:
+        ways.append(_smaller(run, sequences, ways))
     if run.model.dtype != "bfloat16":
         ways.append("--model.dtype bfloat16")
     ways += ["shorter inputs", "a smaller --model", "a machine with more memory"]
@@ -61,7 +62,8 @@ def explaining_memory(run: Run, lengths: Mapping[str, int], devices: int) -> Ite
             raise
         available = available_memory(jax.local_devices()[0]) or math.inf
         ways = _change(run, lengths, devices, None, available)
-        ways += _smaller(run, run.at_a_time // 2, ways) if run.at_a_time > 1 else []
+        if run.at_a_time > 1:
+            ways.append(_smaller(run, run.at_a_time // 2, ways))
         ways += ["shorter inputs", "a smaller --model", "devices with more memory"]
         raise DoesNotFitError(
             f"memory ran out ({str(error).splitlines()[0]}). What helps: {'; '.join(ways)}"
@@ -78,12 +80,11 @@ def _change(run: Run, lengths: Mapping[str, int], devices: int, needed: float | 
     return [f"{' '.join(change.flags)} (the same batches; by formula: `spanloom plan` compiles it)"]
 
 
-def _smaller(run: Run, sequences: int, ways: Sequence[str]) -> list[str]:
+def _smaller(run: Run, sequences: int, ways: Sequence[str]) -> str:
     """The flags with which a step would fit that takes so many sequences at a time, but for those in `ways`."""
     parts = next((part for part in range(sequences, 1, -1) if run.batch_size % part == 0), 1)
-    split = [f"--microbatch-size {parts} (the same batch in parts)"]
-    named = any("--microbatch-size" in way for way in ways)
-    return [", ".join([*([] if named else split), f"--batch-size {sequences} (another batch)"])]
+    split, smaller = f"--microbatch-size {parts} (the same batch in parts)", f"--batch-size {sequences} (another batch)"
+    return smaller if any("--microbatch-size" in way for way in ways) else f"{split}, {smaller}"
 
 
 def check_heldout(

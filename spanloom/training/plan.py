@@ -18,9 +18,9 @@ from spanloom.scale.mesh import Layout, check_batch, make_layout, mesh_sizes
 from spanloom.scale.topologies import Topology
 from spanloom.settings.run import Run
 from spanloom.training.abstract import abstract_state, lower_step, whole_bytes
-from spanloom.training.decided import settled
+from spanloom.training.decided import highest_rate, settled
 from spanloom.training.needs import Needs, abstract_layout, formula_needs, likely_changes
-from spanloom.training.origin import Origin, origin_after
+from spanloom.training.origin import origin_after
 from spanloom.training.plan_data import PlanData
 
 MOST_COMPILED = 4
@@ -213,7 +213,7 @@ def make_plan(
         on=on,
         mesh=mesh_sizes(run.mesh, on.devices),
         data=data,
-        decided=settled(run, num_params(specs), data.vocabulary, _origin(run)),
+        decided=settled(run, num_params(specs), data.vocabulary, _highest_rate(run)),
         parameters=_by_part(specs),
         bytes={
             "weights": whole_bytes(state.params),
@@ -285,9 +285,9 @@ class _Planner:
         return tpu_devices(self._topology)
 
 
-def _origin(run: Run) -> Origin | None:
-    """Where the counts of a run begin; None: where a run that it follows will have come to."""
-    return origin_after(run, None) if run.follow.schedule == "restart" else None
+def _highest_rate(run: Run) -> float | None:
+    """None where the schedule begins where a run that it follows will have come to."""
+    return highest_rate(run, origin_after(run, None)) if run.follow.schedule == "restart" else None
 
 
 def _by_part(specs: Mapping[str, Any]) -> dict[str, int]:

@@ -65,9 +65,9 @@ class Pace:
         """Encoder + decoder, of those with padding if there is any: '9.88k+2.47k of 11.2k+2.8k tokens/s'."""
         if not self.sides:
             return f"{self.tokens_per_second:,.0f} tokens/s"
-        real, padded = ("+".join(amount(side[which]) for side in self.sides.values()) for which in (0, 1))
-        speed = real if real == padded else f"{real} of {padded}"
-        return f"{speed.replace(' k', 'k').replace(' M', 'M')} tokens/s"
+        rates = zip(*self.sides.values(), strict=True)
+        real, padded = ("+".join(amount(rate).replace(" ", "") for rate in sides) for sides in rates)
+        return f"{real if real == padded else f'{real} of {padded}'} tokens/s"
 
     def _times(self) -> str:
         """Where the time goes, unless nearly all of it goes into steps."""
