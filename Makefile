@@ -31,6 +31,7 @@ bench: $(VENV)/.parity
 	$(PY) benchmarks/packing.py
 	$(PY) benchmarks/loader.py
 	$(PY) benchmarks/growth.py
+	$(PY) benchmarks/loop.py
 	$(PY) benchmarks/cli.py
 
 lint: $(VENV)/.dev

@@ -52,6 +52,7 @@ SMALLEST = {
         r"\| 2 \| spanloom \| \d",
     ),
     "growth.py": (["--rounds", "1", "--width", "16"], r"layers +8: .*exponent(.|\n)*at step 10,000,000: CPU s: save"),
+    "loop.py": (["--rounds", "1", "--steps", "8", "--width", "16"], r"in train a step takes \d.* of its time alone"),
     "loader.py": (["--sizes", "0.001", "0.003"], r"at most \d+ MB of a loader's own memory"),
     "mixing.py": (["--tasks", "10", "--repeats", "1"], "10 tasks: .* million draws per CPU second"),
     "packing.py": (["--rows", "128", "--repeats", "1", "--tasks", "3"], "3 tasks, targets of median 60: .* rows"),
@@ -64,7 +65,7 @@ SMALLEST = {
 
 
 def test_every_script_has_a_smallest_run() -> None:
-    assert {*SMALLEST, "gpu.py", "tpu.py", "train_step.py"} == set(SCRIPTS)
+    assert {*SMALLEST, "gpu.py", "pods.py", "tpu.py", "train_step.py"} == set(SCRIPTS)
 
 
 @pytest.mark.parametrize("script", list(SMALLEST))

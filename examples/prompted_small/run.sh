@@ -40,8 +40,8 @@ spanloom train prompted --data short=pairs/short "${reviews_and_questions[@]}" -
 # Pairs: how many words two sentences share, beside what the data sets ask, in short prompts.
 spanloom train prompted --data short=pairs/short mixed=pairs/mixed "${reviews_and_questions[@]}" "${sentences[@]}" \
   --prompts pairs/{short,mixed}.yaml "$here/short" --learn '*' --maximum 20000 --inputs-length 128 --targets-length 24 \
-  --batch-size 16 "${slow[@]}" --model.dropout 0 --schedule.decay-steps 2000 --schedule.end-factor 0.05 --eval.every 250 \
-  --eval.max-batches 4 --start runs/short --steps "$(steps 2000)" --out runs/pairs
+  --batch-size 16 "${slow[@]}" --model.dropout 0 --schedule.decay-steps 3300 --schedule.end-factor 0.05 --eval.every 300 \
+  --eval.max-batches 4 --start runs/short --steps "$(steps 3300)" --out runs/pairs
 
 # All prompts, beside the pairs and the short ones: T0's cap (--maximum), packed.
 spanloom train prompted --data short=pairs/short mixed=pairs/mixed "${reviews_and_questions[@]}" "${sentences[@]}" \
@@ -49,7 +49,7 @@ spanloom train prompted --data short=pairs/short mixed=pairs/mixed "${reviews_an
   --learn 'short_*' 'mixed_*' 'rotten_tomatoes_*' 'sick_*' 'glue_mrpc_[!g]*' 'trec_[!f]*' 'trec_fine_grained_open*' \
   --judge rotten_tomatoes_Reviewer_Expressed_Sentiment 'rotten_tomatoes_Reviewer_Enjoyment*' trec_trec1 \
   'trec_what_category*' sick_A_entails_B_ glue_mrpc_same_thing --maximum 9000 --inputs-length 256 --targets-length 32 \
-  --batch-size 8 "${slow[@]}" --model.dropout 0.15 --schedule.decay-steps 1800 --schedule.end-factor 0.02 --eval.every 500 \
+  --batch-size 8 "${slow[@]}" --model.dropout 0.07 --schedule.decay-steps 1800 --schedule.end-factor 0.02 --eval.every 500 \
   --eval.max-batches 2 --start runs/pairs --steps "$(steps 1800)" --out runs/prompted
 
 # Judged by summed log-probability, as T0 was: the validation parts; the authors' tests of pairs, and COPA, whole.

@@ -103,11 +103,11 @@ def test_what_is_not_there_is_listed_at_once_with_what_is_left(tmp_path, prompts
         ("t0_train", "glue_mrpc", "trec (2 tasks, rate 10,904)", "2 of 76 tasks, with 7,336 of a total rate of "),
         ("t0+_train", "glue_mrpc", "trec (2 tasks, rate 10,904)", "2 of 96 tasks, with 7,336 of a total rate of "),
         ("t0++_train", "glue_mrpc", "trec (2 tasks, rate 10,904)", "2 of 108 tasks, with 7,336 of a total rate of "),
-        ("t0_train_one_og_prompt", "glue_mrpc", "trec (1 tasks, rate 5,452)", "1 of 38 tasks, with 3,668 of a total"),
-        ("t0_train_all_og_prompts", "glue_mrpc", "trec (1 tasks, rate 5,452)", "1 of 38 tasks, with 3,668 of a total"),
-        ("t0_train_score_eval", "glue_mrpc", "xsum (1 tasks, rate 204,045)", "1 of 24 tasks, with 3,668 of a total"),
-        ("t0_eval_score_eval", "super_glue_rte", "super_glue/cb (1 tasks)", "1 of 11 tasks; --missing skip goes on"),
-        ("bias_fairness_eval_score_eval", "crows_pairs", "super_glue/axg (1 tasks)", "1 of 7 tasks; --missing skip"),
+        ("t0_train_one_og_prompt", "glue_mrpc", "trec (1 task, rate 5,452)", "1 of 38 tasks, with 3,668 of a total"),
+        ("t0_train_all_og_prompts", "glue_mrpc", "trec (1 task, rate 5,452)", "1 of 38 tasks, with 3,668 of a total"),
+        ("t0_train_score_eval", "glue_mrpc", "xsum (1 task, rate 204,045)", "1 of 24 tasks, with 3,668 of a total"),
+        ("t0_eval_score_eval", "super_glue_rte", "super_glue/cb (1 task)", "1 of 11 tasks; --missing skip goes on"),
+        ("bias_fairness_eval_score_eval", "crows_pairs", "super_glue/axg (1 task)", "1 of 7 tasks; --missing skip"),
     ],
 )
 def test_what_is_not_there_has_no_rate_where_t0_has_none(tmp_path, prompts, start, mixture, there, one, left):
