@@ -40,6 +40,7 @@ CASES = {
     "t5_1_0": (dataclasses.replace(BASE, tie_embeddings=True, activations=("relu",)), False),
     "umt5": (dataclasses.replace(BASE, per_layer_position_bias=True), True),
     "bfloat16": (dataclasses.replace(BASE, dtype="bfloat16"), False),
+    "remat": (dataclasses.replace(BASE, scan_layers=False, remat="cheap", dropout=0.1), True),
 }
 
 def batch(step, packed):

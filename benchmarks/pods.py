@@ -49,6 +49,11 @@ def fine_tuned(recipe: ModuleType, place: str) -> Run:
     return on_slice(run, recipe.SLICES[place])
 
 
+def of_xxl(size: Any, place: Any) -> Run:
+    """The recipe's run."""
+    return xxl.recipe(size=size, slice=place)
+
+
 RUNS: dict[str, tuple[str, Callable[[], Run]]] = {
     "hmbyt5": ("v3-32", of_byt5_small),
     "ro_t5 base": ("v4-8", lambda: ro_t5.recipe(("a.txt",), vocabulary="ro.model")),
@@ -59,7 +64,7 @@ RUNS: dict[str, tuple[str, Callable[[], Run]]] = {
         for recipe, place in SIZES
     },
     **{
-        f"xxl {size} {place}": (place, partial(xxl.recipe, size=size, slice=place))
+        f"xxl {size} {place}": (place, partial(of_xxl, size, place))
         for size in ("t5_1_1_xxl", "mt5_xxl")
         for place in xxl.MESHES
     },

@@ -15,7 +15,7 @@ from spanloom.model import params as tree
 from spanloom.model.attention import Mask, make_mask, position_bias
 from spanloom.model.layers import attend, dropout, mlp, rms_norm, subkey
 from spanloom.model.placement import ANYWHERE, Placement
-from spanloom.model.remat import rematerialized
+from spanloom.model.remat import rematerialized, taken_again
 from spanloom.settings.model import Model
 
 Batch = Mapping[str, Any]
@@ -219,11 +219,16 @@ def _decode(
 
 def _run(layer: Callable[..., jax.Array], x: jax.Array, stacked: Any, depth: int, config: Model) -> jax.Array:
     """Apply `layer(x, its parameters, its number)` for every layer: one compiled loop, or one after the other."""
-    layer = rematerialized(layer, config)
     if config.scan_layers:
+        layer = rematerialized(layer, config)
         return jax.lax.scan(lambda x, p: (layer(x, *p), None), x, (stacked, jnp.arange(depth)))[0]
-    for number, layer_params in enumerate(unstack_layers(stacked, depth)):
-        x = layer(x, layer_params, number)
+    whole = jax.lax.stop_gradient(stacked)
+    for number, own in enumerate(unstack_layers(stacked, depth)):
+
+        def one(x: jax.Array, own: Any, whole: Any, number: int = number) -> jax.Array:
+            return layer(x, own if config.remat == "none" else taken_again(number, whole, own), number)
+
+        x = rematerialized(one, config)(x, own, whole)
     return x
 
 

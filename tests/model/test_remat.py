@@ -37,7 +37,9 @@ def value_and_gradient(config: Model, packed: bool, key: Any) -> Any:
     return step(params, config, Loss(), batch(packed), key)
 
 
-@pytest.mark.parametrize("form", [{"dropout": 0.2}, {"scan_layers": False, "activations": ("relu",)}])
+@pytest.mark.parametrize(
+    "form", [{"dropout": 0.2}, {"dropout": 0.2, "scan_layers": False}, {"scan_layers": False, "activations": ("relu",)}]
+)
 def test_every_policy_gives_the_same_loss_and_gradient(form: dict[str, Any]) -> None:
     config = replace(SMALL, **form)
     key, packed = (jax.random.key(1), False) if config.dropout else (None, True)

@@ -85,8 +85,12 @@ def test_what_is_not_there_is_listed_at_once_with_what_is_left(tmp_path, prompts
         recipe(str(data), (prompts,), start)
     said = str(error.value)
     assert "lacks 36 of the 38 data sets of t0_train: " in said
-    for name, tasks, rate in (("xsum", 2, "408,090"), ("amazon_polarity", 2, "500,000"), ("imdb", 1, "25,000")):
-        assert f"{name} ({tasks} tasks, rate {rate})" in said
+    for name, tasks, rate in (
+        ("xsum", "2 tasks", "408,090"),
+        ("amazon_polarity", "2 tasks", "500,000"),
+        ("imdb", "1 task", "25,000"),
+    ):
+        assert f"{name} ({tasks}, rate {rate})" in said
     assert "glue/mrpc (" not in said and "trec (" not in said
     assert "5 of 76 tasks, with 43,240 of a total rate of " in said and "--missing skip goes on with these" in said
     (tmp_path / "none").mkdir()
