@@ -1,4 +1,5 @@
 import itertools
+import re
 from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
@@ -8,7 +9,7 @@ import pytest
 
 from spanloom.model.loss import loss_and_metrics
 from spanloom.model.params import declare, initialize
-from spanloom.model.remat import KEPT
+from spanloom.model.remat import KEPT, taken_again
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss
 
@@ -49,16 +50,36 @@ def test_every_policy_gives_the_same_loss_and_gradient(form: dict[str, Any]) -> 
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), found, expected)
 
 
-def kept(config: Model) -> int:
-    """Numbers that the forward pass leaves to the backward pass, weights among them."""
+def kept(config: Model) -> list[Any]:
+    """What the forward pass leaves to the backward pass, weights among it."""
     data = {name: np.tile(rows, (8, 1)) for name, rows in batch(False).items()}
     shapes = jax.tree.map(lambda spec: jax.ShapeDtypeStruct(spec.shape, np.float32), declare(config))
     pull = jax.eval_shape(lambda p: jax.vjp(lambda q: loss_and_metrics(q, config, Loss(), data)[0], p)[1], shapes)
-    return sum(leaf.size for leaf in jax.tree.leaves(pull))
+    return jax.tree.leaves(pull)
 
 
 def test_each_policy_keeps_less_than_the_one_before_it() -> None:
     assert tuple(KEPT) == POLICIES[1:]
     for scan in (True, False):
-        sizes = [kept(replace(SMALL, scan_layers=scan, remat=policy)) for policy in POLICIES]
+        left = [kept(replace(SMALL, scan_layers=scan, remat=policy)) for policy in POLICIES]
+        sizes = [sum(leaf.size for leaf in leaves) for leaves in left]
         assert all(less < 0.9 * more for more, less in itertools.pairwise(sizes)), sizes
+
+
+@pytest.mark.parametrize("policy", POLICIES[1:])
+def test_layers_that_are_computed_again_take_their_weights_again(policy: str) -> None:
+    """On TPUs all of them would be kept in bfloat16 until then."""
+    config = replace(SMALL, scan_layers=False, remat=policy)
+    params = jax.eval_shape(lambda key: initialize(declare(config), key), jax.random.key(0))
+    step = jax.jit(jax.grad(lambda params: loss_and_metrics(params, config, Loss(), batch(False))[0]))
+    taken = re.findall(r"stablehlo.slice .*tensor<2x16x24xf32>\) -> tensor<1x16x24xf32>", step.lower(params).as_text())
+    assert len(taken) == 2 * config.num_encoder_layers * len(("to have a gradient", "forward", "backward"))
+
+
+def test_parameters_taken_again_have_the_gradient_of_the_layers_own() -> None:
+    stacked = {"kernel": np.arange(12.0).reshape(3, 2, 2)}
+    own = {"kernel": stacked["kernel"][1]}
+    value, pull = jax.vjp(lambda stacked, own: taken_again(1, stacked, own), stacked, own)
+    np.testing.assert_array_equal(value["kernel"], own["kernel"])
+    of_stacked, of_own = pull({"kernel": np.full((2, 2), 7.0)})
+    assert not np.any(of_stacked["kernel"]) and np.all(of_own["kernel"] == 7)
