@@ -1,10 +1,10 @@
 """Rematerialisation: what a layer keeps for its backward pass, and what is computed again there (Chen et al. 2016)."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from spanloom.settings.model import Model
 
@@ -21,30 +21,48 @@ KEPT: dict[str, tuple[str, ...]] = {
 
 
 def rematerialized(layer: Callable[..., jax.Array], config: Model) -> Callable[..., Any]:
-    """The layer, with `config.remat`'s choice of what it keeps. Value and gradient are the same, up to rounding."""
+    """The layer, with `config.remat`'s choice of what it keeps. Value and gradient are the same, up to rounding.
+
+    `layer` is a scan's body, whose backward pass is apart from it anyway.
+    """
     if config.remat == "none":
         return layer
-    policy = jax.checkpoint_policies.save_only_these_names(*KEPT[config.remat])
-    # A scan's body cannot be merged with its backward pass anyway; unrolled layers could, and would keep everything.
-    return jax.checkpoint(layer, policy=policy, prevent_cse=not config.scan_layers)
+    return jax.checkpoint(layer, policy=_policy(config), prevent_cse=False)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def taken_again(number: int, stacked: Any, own: Any) -> Any:
-    """The parameters of layer `number`: `own`, whose gradient is theirs, but taken out of the stack of all layers.
+def rematerialized_in_place(layer: Callable[..., jax.Array], config: Model, stacked: Any) -> Callable[..., jax.Array]:
+    """The same for `layer(x, its parameters, its number)` that stands beside others in one program.
 
-    So that they are taken out once more where the layer is computed again: XLA would keep them all in bfloat16 from the
-    forward pass on, a quarter of the temporaries of T5 1.1 large on a TPU.
+    Parameters are taken out of `stacked`, those of all layers, once more where the layer is computed again: XLA would
+    keep them all in bfloat16 from the forward pass on, a quarter of the temporaries of T5 1.1 large on a TPU.
     """
-    return jax.tree.map(lambda leaf: jax.lax.index_in_dim(leaf, number, keepdims=False), stacked)
+    if config.remat == "none":
+        return layer
+    again = jax.checkpoint(
+        lambda x, own, stacked, number: layer(x, taken_again(own, stacked, number), number),
+        policy=_policy(config),
+        # XLA must not see that something is computed again; it does not if what x and the number are is hidden from it.
+        prevent_cse=(True, False, False, True),
+    )
+    return lambda x, own, number: again(x, own, jax.lax.stop_gradient(stacked), jnp.int32(number))
 
 
-def _taken_forward(number: int, stacked: Any, own: Any) -> tuple[Any, None]:
-    return taken_again(number, stacked, own), None
+def _policy(config: Model) -> Callable[..., bool]:
+    return jax.checkpoint_policies.save_only_these_names(*KEPT[config.remat])
 
 
-def _taken_backward(number: int, _: None, gradient: Any) -> tuple[None, Any]:
-    return None, gradient
+@jax.custom_vjp
+def taken_again(own: Any, stacked: Any, number: jax.Array) -> Any:
+    """The parameters of layer `number`, taken out of the stack of all; they and their gradient are those of `own`."""
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, number, keepdims=False), stacked)
+
+
+def _taken_forward(own: Any, stacked: Any, number: jax.Array) -> tuple[Any, None]:
+    return taken_again(own, stacked, number), None
+
+
+def _taken_backward(_: None, gradient: Any) -> tuple[Any, None, None]:
+    return gradient, None, None
 
 
 taken_again.defvjp(_taken_forward, _taken_backward)

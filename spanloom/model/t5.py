@@ -15,7 +15,7 @@ from spanloom.model import params as tree
 from spanloom.model.attention import Mask, make_mask, position_bias
 from spanloom.model.layers import attend, dropout, mlp, rms_norm, subkey
 from spanloom.model.placement import ANYWHERE, Placement
-from spanloom.model.remat import rematerialized, taken_again
+from spanloom.model.remat import rematerialized, rematerialized_in_place
 from spanloom.settings.model import Model
 
 Batch = Mapping[str, Any]
@@ -222,13 +222,9 @@ def _run(layer: Callable[..., jax.Array], x: jax.Array, stacked: Any, depth: int
     if config.scan_layers:
         layer = rematerialized(layer, config)
         return jax.lax.scan(lambda x, p: (layer(x, *p), None), x, (stacked, jnp.arange(depth)))[0]
-    whole = jax.lax.stop_gradient(stacked)
+    layer = rematerialized_in_place(layer, config, stacked)
     for number, own in enumerate(unstack_layers(stacked, depth)):
-
-        def one(x: jax.Array, own: Any, whole: Any, number: int = number) -> jax.Array:
-            return layer(x, own if config.remat == "none" else taken_again(number, whole, own), number)
-
-        x = rematerialized(one, config)(x, own, whole)
+        x = layer(x, own, number)
     return x
 
 

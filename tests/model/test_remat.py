@@ -72,14 +72,18 @@ def test_layers_that_are_computed_again_take_their_weights_again(policy: str) ->
     config = replace(SMALL, scan_layers=False, remat=policy)
     params = jax.eval_shape(lambda key: initialize(declare(config), key), jax.random.key(0))
     step = jax.jit(jax.grad(lambda params: loss_and_metrics(params, config, Loss(), batch(False))[0]))
-    taken = re.findall(r"stablehlo.slice .*tensor<2x16x24xf32>\) -> tensor<1x16x24xf32>", step.lower(params).as_text())
-    assert len(taken) == 2 * config.num_encoder_layers * len(("to have a gradient", "forward", "backward"))
+    text = step.lower(params).as_text()
+    for number in (r"%c_?\d*", r"%\d+#\d"):  # going forward; going backward, what XLA cannot see to be the same
+        taken = re.findall(rf"\(%arg\d+, {number}\) : \(tensor<2x16x24xf32>, tensor<i32>\) -> tensor<16x24xf32>", text)
+        assert len(taken) == 2 * config.num_encoder_layers, number
+    hidden = re.findall(r"optimization_barrier.*", text)
+    assert hidden and not any("2x16x24" in line for line in hidden), "a stack behind a barrier would be copied"
 
 
 def test_parameters_taken_again_have_the_gradient_of_the_layers_own() -> None:
-    stacked = {"kernel": np.arange(12.0).reshape(3, 2, 2)}
+    stacked = {"kernel": np.arange(12.0, dtype=np.float32).reshape(3, 2, 2)}
     own = {"kernel": stacked["kernel"][1]}
-    value, pull = jax.vjp(lambda stacked, own: taken_again(1, stacked, own), stacked, own)
+    value, pull = jax.vjp(lambda own, stacked: taken_again(own, stacked, np.int32(1)), own, stacked)
     np.testing.assert_array_equal(value["kernel"], own["kernel"])
-    of_stacked, of_own = pull({"kernel": np.full((2, 2), 7.0)})
+    of_own, of_stacked = pull({"kernel": np.full((2, 2), 7.0, np.float32)})
     assert not np.any(of_stacked["kernel"]) and np.all(of_own["kernel"] == 7)

@@ -43,7 +43,7 @@ def trained(tmp_path_factory, pieces):
     """The folder of mt5, as released but narrow; lm, adapted from it and gone on with; mt0, from lm; and its export."""
     folder = tmp_path_factory.mktemp("mt5")
     (folder / "mt5").mkdir()
-    source = tiny_source(model=replace(TINY, vocab_size=ROWS, d_model=8))
+    source = tiny_source(model=replace(TINY, vocab_size=ROWS, d_model=8, name="mt5_x"))
     write_folder(folder / "mt5", as_stored(replace(source, vocabulary=SentencePiece(str(pieces)))), name="tiny")
     for name, text in SENTENCES.items():
         (folder / f"{name}.txt").write_text("".join(f"{text.format(n)}\n" for n in range(40)), encoding="utf-8")
@@ -104,7 +104,7 @@ def test_transformers_reads_the_export(trained):
     ids = tokenizer(text).input_ids
     ours = build(read_settings(trained / "hf").vocabulary)
     assert ids == [*ours.encode(text).tolist(), 1]
-    assert tokenizer.convert_tokens_to_ids("▁<extra_id_0>") == ours.sentinels[0]
+    assert tokenizer.convert_tokens_to_ids("<extra_id_0>") == ours.sentinels[0]
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([[0]])).logits
     assert logits.shape == (1, 1, ROWS) and bool(torch.isfinite(logits).all())
