@@ -17,7 +17,9 @@ def tiny_source(seed: int = 3, model: Model = TINY, end: float = 1.0) -> Trained
     """
     flat = flatten(initialize(declare(model), jax.random.key(seed)))
     head = "token_embedder/embedding" if model.tie_embeddings else "decoder/logits_dense/kernel"
-    flat[head] *= 3
+    flat[head] *= 0.1 if model.tie_embeddings else 3
+    if model.tie_embeddings:  # larger ones would outweigh the layers: each token would be followed by itself
+        flat["decoder/decoder_norm/scale"] *= 30
     end_of_sequence = (1,) if model.tie_embeddings else (slice(None), 1)
     flat[head] = flat[head].at[end_of_sequence].multiply(end)
     return TrainedModel(model, unflatten(model, flat), Bytes(), Lineage(f"tiny {seed}"))

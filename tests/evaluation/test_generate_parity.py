@@ -88,6 +88,8 @@ def test_generate_and_loss_are_those_of_transformers(tmp_path):
     answers = answers_of(tmp_path, cases)
     for name, described in cases.items():
         check(name, described, answers[name], WAYS)
+        written = {token for row in answers[name]["ways"]["greedy"]["tokens"] for token in row}
+        assert len(written) >= 5, (name, written)
 
 
 def test_sequences_that_end_early_are_those_of_transformers(tmp_path):
