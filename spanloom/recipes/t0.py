@@ -44,7 +44,6 @@ from spanloom.tasks.prompts.prompted import CACHED_PROMPT, prompt, prompted_task
 from spanloom.tasks.prompts.t0 import CAP, T0Mixture, T0Task, t0_tasks
 from spanloom.tasks.prompts.template import shown_data_set
 from spanloom.tasks.prompts.template_files import read_collection
-from spanloom.tasks.read_report import plural
 
 __all__ = ["PUBLISHED", "SLICES", "example", "recipe"]
 
@@ -147,14 +146,14 @@ def _without(data: str, mixture: str, wanted: Sequence[T0Task], found: Mapping[s
             lacking.setdefault(shown_data_set(task.data_set), []).append(task)
     has_rates = all(task.rate is not None for task in wanted)  # the mixtures that are only judged lack some or all
     names = ", ".join(
-        f"{name} ({plural(len(tasks), 'task')}{f', rate {_total(tasks):,}' if has_rates else ''})"
+        f"{name} ({_count(tasks)}{f', rate {_total(tasks):,}' if has_rates else ''})"
         for name, tasks in lacking.items()
     )
     left = [task for task in wanted if task.name in found]
     all_sets = {task.data_set for task in wanted}
     one = next(iter(lacking))
     what = (
-        f"{len(left):,} of {plural(len(wanted), 'task')}"
+        f"{len(left):,} of {_count(wanted)}"
         f"{f', with {_total(left):,} of a total rate of {_total(wanted):,}' if has_rates else ''}; "
         "--missing skip goes on with these"
         if left
@@ -165,6 +164,10 @@ def _without(data: str, mixture: str, wanted: Sequence[T0Task], found: Mapping[s
         f"{data}/{one} and {data}/{one.replace('/', '_')}, saved by `datasets` or with train.jsonl in it, or P3's "
         f"folder of each task. What is there makes {what}"
     )
+
+
+def _count(tasks: Sequence[T0Task]) -> str:
+    return "1 task" if len(tasks) == 1 else f"{len(tasks):,} tasks"
 
 
 def _total(tasks: Sequence[T0Task]) -> int:
