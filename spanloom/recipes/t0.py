@@ -146,8 +146,7 @@ def _without(data: str, mixture: str, wanted: Sequence[T0Task], found: Mapping[s
             lacking.setdefault(shown_data_set(task.data_set), []).append(task)
     has_rates = all(task.rate is not None for task in wanted)  # the mixtures that are only judged lack some or all
     names = ", ".join(
-        f"{name} ({_count(tasks)}{f', rate {_total(tasks):,}' if has_rates else ''})"
-        for name, tasks in lacking.items()
+        f"{name} ({_count(tasks)}{f', rate {_total(tasks):,}' if has_rates else ''})" for name, tasks in lacking.items()
     )
     left = [task for task in wanted if task.name in found]
     all_sets = {task.data_set for task in wanted}
