@@ -60,8 +60,8 @@ def run_of(folder: Path, width: int) -> Run:
     text.write_text("".join(f"line {number} of a text that is learnt again and again\n" for number in range(20_000)))
     task = Task("lines", TextFiles((str(text),), heldout_share=0), objective=SpanCorruption(256))
     model = Model(384, width, 2 * width, 4, width // 4, num_encoder_layers=2, num_decoder_layers=2)
-    every = Checkpoints(every=30), Evaluation(every=10**9)
-    return Run("loop", task, model, steps=10**9, batch_size=16, checkpoint=every[0], eval=every[1]).resolve()
+    saved, measured = Checkpoints(every=30), Evaluation(every=10**9)
+    return Run("loop", task, model, steps=10**9, batch_size=16, checkpoint=saved, eval=measured).resolve()
 
 
 def alone(run: Run, folder: Path, steps: int) -> Callable[[], dict[str, float]]:
@@ -97,10 +97,10 @@ def compared(rounds: int, steps: int, width: int, folder: Path) -> list[dict[str
         if number > 1:
             found["alone"].append(bare)
             found["in train"].append(clock.per_step())
-    median = {
-        name: {key: statistics.median(one[key] for one in rows) for key in rows[0]} for name, rows in found.items()
-    }
-    return [{"step": name, **times, "rounds": found[name]} for name, times in median.items()]
+    return [
+        {"step": name, **{key: statistics.median(one[key] for one in rows) for key in rows[0]}, "rounds": rows}
+        for name, rows in found.items()
+    ]
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/pods.py [--only mt0 xxl ...] [--output FILE]
 
 As `spanloom plan NAME --slice PLACE --on PLACE` does, for all of them, with the published size where a recipe learns
-its model from a checkpoint. Needs libtpu, TPU's compiler, and no TPU: pip install 'spanloom[tpu]'. A step takes 2 to 10
+its model from a checkpoint. Needs libtpu, TPU's compiler, and no TPU: pip install 'spanloom[tpu]'. A step takes 1 to 4
 minutes of one core to compile. Exit status 1 if one does not fit.
 """
 
