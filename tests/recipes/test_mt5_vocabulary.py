@@ -16,7 +16,8 @@ from spanloom.recipes import mt0
 from spanloom.settings.vocabulary import SentencePiece
 from spanloom.vocabularies.build import build
 
-pytestmark = pytest.mark.long
+# All of one part of `make check`, so that the runs, a minute and a half, are made once.
+pytestmark = [pytest.mark.long, pytest.mark.parity]
 ROWS, PIECES = 250_112, 250_100
 """Of its embedding, and of its vocabulary: the last twelve rows are of no token."""
 LITTLE = ["--model.dtype", "float32", "--model.remat", "none", "--eval.max-batches", "1", "--eval.batch-size", "2"]
@@ -93,7 +94,6 @@ def test_the_export_has_the_vocabulary_and_its_sentinels(trained, pieces):
     assert vocabulary.size == PIECES and vocabulary.sentinels == tuple(range(PIECES - 1, PIECES - 101, -1))
 
 
-@pytest.mark.parity
 def test_transformers_reads_the_export(trained):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     model, info = transformers.AutoModelForSeq2SeqLM.from_pretrained(trained / "hf", output_loading_info=True)

@@ -5,6 +5,7 @@ import json
 import pytest
 from crew_process import Crew
 
+pytestmark = pytest.mark.long
 RECIPE = '''"""Questions whose answer stands in them."""
 from pathlib import Path
 
