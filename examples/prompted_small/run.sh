@@ -14,8 +14,8 @@ cd "$4"
 steps() { echo $(($1 / ${FEWER:-1})); }
 
 texts=(data/text/{rotten_tomatoes,trec,sick,glue_mrpc}.jsonl)
-[ -d data ] || { python "$here/prepare.py" "$labelled" data.new && mv data.new data; }
-[ -d pairs ] || { python "$here/pairs.py" pairs.new "$novels" "${texts[@]}" && mv pairs.new pairs; }
+if [ ! -d data ]; then python "$here/prepare.py" "$labelled" data.new; mv data.new data; fi
+if [ ! -d pairs ]; then python "$here/pairs.py" pairs.new "$novels" "${texts[@]}"; mv pairs.new pairs; fi
 [ -f my.model ] || spanloom vocab train --text "${texts[@]}" --size 8000 --out my.model
 
 reviews_and_questions=(rotten_tomatoes=data/rotten_tomatoes trec=data/trec)

@@ -49,7 +49,7 @@ class Evaluating:
     whole: bool = False
     """Evaluate on all rows of files of which a share would be held out: of data sets that nothing was learnt from."""
     max_examples: int = 0
-    """The first so many held-out examples of each task; 0: all."""
+    """So many held-out examples of each task, spread over all of them; 0: all."""
     decode: bool = True
     """Let the model write, where tasks have metrics of texts; false: losses and ranks alone."""
     length_normalised: bool = False

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote
 
+import numpy as np
+
 from spanloom import __version__
 from spanloom.cli.errors import CommandError, UsageError
 from spanloom.cli.eval import Evaluating
@@ -34,8 +36,8 @@ from spanloom.evaluation.result_rows import TASK, Row, as_csv, as_jsonl, as_mark
 from spanloom.evaluation.results import key_of
 from spanloom.evaluation.rows import BATCH
 from spanloom.evaluation.task_metrics import MetricError
-from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.durable import locked, write_file
+from spanloom.pipeline.order import spread
 from spanloom.pipeline.share import BuildShare
 from spanloom.settings.model import Model
 from spanloom.settings.nearest import did_you_mean
@@ -192,14 +194,14 @@ def _outcomes(
     load: Callable[[Subject], LoadedModel],
 ) -> Iterator[Row | str | None]:
     """For each model and task its row, why there is none, or None while other jobs are not done."""
-    counts = {name: _count(part.heldout, asked) for name, part in parts.items()}
-    total = len(subjects) * sum(len(range(share.index, count, share.of)) for count in counts.values())
+    numbers = {name: _numbers(part, asked.max_examples) for name, part in parts.items()}
+    total = len(subjects) * sum(len(some[share.index :: share.of]) for some in numbers.values())
     with ProgressBar("examples", total) as progress:
         for subject in subjects:
             model = functools.cache(functools.partial(load, subject))
             for name, part in parts.items():
                 path = folder / subject.name / f"{quote(name, safe=' ')}.jsonl"
-                file = RecordsFile(path, _key(subject, part, counts[name]), counts[name])
+                file = RecordsFile(path, _key(subject, part, numbers[name]), numbers[name])
                 try:
                     records = _records(file, part, model, share, progress)
                     yield None if records is None else _row(subject, part, records, asked)
@@ -216,7 +218,7 @@ def _records(
     progress: ProgressBar,
 ) -> list[Record] | None:
     """All records of a task, those of this job made if they are not there; None while other jobs are not done."""
-    numbers = range(share.index, file.examples, share.of)
+    numbers = file.numbers[share.index :: share.of]
     if (found := file.read()) is not None or file.has(share):
         progress.advance(len(numbers))
     else:
@@ -237,11 +239,17 @@ def _row(subject: Subject, part: HeldoutTask, records: Sequence[Record], asked: 
     return Row(subject.name, TASK, *data_set_and_template(task), task.name, said.examples, said.numbers)
 
 
-def _count(heldout: Dataset, asked: Evaluating) -> int:
-    return min(heldout.num_examples, asked.max_examples or heldout.num_examples)
+def _numbers(part: HeldoutTask, most: int) -> Sequence[int]:
+    """All examples, or `most` (unless 0), spread over the part as in training; where rows are one option each, all
+    options of about as many.
+    """
+    count = part.heldout.num_examples
+    if not 0 < most < count:
+        return range(count)
+    return sorted(part.with_all_options(spread(np.arange(most), most, count).tolist()))
 
 
-def _key(subject: Subject, part: HeldoutTask, examples: int) -> str:
+def _key(subject: Subject, part: HeldoutTask, numbers: Sequence[int]) -> str:
     """What decides records: the checkpoint, the data, how they are read, and whether the model writes."""
     task, heldout = part.task, part.heldout
     return key_of(
@@ -252,7 +260,7 @@ def _key(subject: Subject, part: HeldoutTask, examples: int) -> str:
         lengths=[heldout.inputs_length, heldout.targets_length],
         code=[described(function) for function in task.preprocessors],
         decodes=part.decodes,
-        examples=examples,
+        examples=numbers.stop if isinstance(numbers, range) else [*numbers],
         version=__version__,
     )
 

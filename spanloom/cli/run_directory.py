@@ -129,7 +129,9 @@ def anchored(run: Run, base: Path) -> Run:
     Raises CommandError for one that is no UTF-8.
     """
     task = map_tasks(run.task, lambda task: _anchored_task(task, base))
-    return replace(run, task=task, start=None if run.start is None else _anchor(run.start, base))
+    also = tuple(_anchored_task(task, base) for task in run.eval.also)
+    start = None if run.start is None else _anchor(run.start, base)
+    return replace(run, task=task, eval=replace(run.eval, also=also), start=start)
 
 
 def _anchored_task(task: Task, base: Path) -> Task:

@@ -30,8 +30,8 @@ class RecordsFile:
     """The file of all of them."""
     key: str
     """A hash of all that decides them."""
-    examples: int
-    """How many there are to be, numbered from 0."""
+    numbers: Sequence[int]
+    """Of the examples that are to be there, ascending."""
 
     def read(self) -> list[Record] | None:
         """The records, if they were made of the very same; None where they were not, or are damaged."""
@@ -73,12 +73,12 @@ class RecordsFile:
 
     def _check(self, records: Sequence[Record]) -> None:
         numbers = [record["example"] for record in records]
-        if numbers != list(range(self.examples)):
+        if numbers != list(self.numbers):
             twice = next((one for one, after in pairwise(numbers) if one == after), None)
             what = (
                 f"example {twice} is there twice"
                 if twice is not None
-                else f"of {self.examples:,} {len(numbers):,} are there"
+                else f"of {len(self.numbers):,} {len(numbers):,} are there"
             )
             raise RecordsError(f"{self.path}: {what}: delete {self.path}.*-of-* and give the jobs' commands again")
 

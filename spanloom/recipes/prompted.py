@@ -10,7 +10,7 @@ promptsource's, or in a YAML or TOML file of one's own: `dataset`, and `template
 answer_choices each. Adafactor at a constant 0.001 (narrow models: 0.01), dropout 0.1; cost depends on the model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -73,7 +73,9 @@ def recipe(
     objective = Supervised(inputs_length, targets_length, too_long="trim")
     learnt: list[Weighted] = []
     judged: list[Task] = []
-    for templates, name, files in _data_sets(data, prompts):
+    sets = list(_data_sets(data, prompts))
+    _refuse_patterns_of_none(sets, {"--learn": learn, "--judge": judge})
+    for templates, name, files in sets:
         both = _chosen(templates, learn, judge)
         source = _source(name, files, judged=not both[0].templates)
         for chosen, is_learnt in zip(both, (True, False), strict=True):
@@ -91,7 +93,7 @@ def recipe(
             else:
                 judged += [part.part for part in parts if isinstance(part.part, Task)]
     if not learnt:
-        raise SettingsError(f"--learn {' '.join(learn)}: no task is called so, or --judge takes all of them")
+        raise SettingsError(f"--learn {' '.join(learn)}: --judge {' '.join(judge)} takes all of them")
     run = _run(Mixture("prompted", tuple(learnt)), model, start, Packed(inputs_length, targets_length))
     return replace(run, eval=replace(run.eval, also=tuple(judged)))
 
@@ -129,6 +131,17 @@ def _data_sets(
             near = did_you_mean(name, known)
             raise SettingsError(f"--data {name}: no templates for it in {', '.join(prompts)}{near}")
         yield collection[known[name]], name, files
+
+
+def _refuse_patterns_of_none(
+    sets: Sequence[tuple[DataSetTemplates, str, tuple[str, ...]]], given: Mapping[str, Sequence[str]]
+) -> None:
+    """Raises SettingsError for a pattern that no task is called by: a held-out template would be learnt."""
+    names = [task_name(templates.name, one.name) for templates, _, _ in sets for one in templates.templates]
+    for flag, patterns in given.items():
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise SettingsError(f"{flag} {pattern}: no task is called so{did_you_mean(pattern, names)}")
 
 
 def _source(name: str, files: tuple[str, ...], *, judged: bool) -> RowSource:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from spanloom.evaluation.judged import COMMONEST, MAJORITY
 from spanloom.pipeline.data import Data, in_words
-from spanloom.pipeline.facts.misfits import repeat_misfit
+from spanloom.pipeline.facts.lengths import lengths_of
+from spanloom.pipeline.facts.misfits import repeat_misfit, truncated_misfits
 from spanloom.pipeline.several import in_fields
 from spanloom.settings.compare import changes, within
+from spanloom.settings.objectives import Supervised
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
 from spanloom.settings.run_layout import CHECKPOINTS
@@ -20,6 +22,12 @@ from spanloom.training.same_data import TEXT_SETTINGS
 from spanloom.vocabularies.vocabulary import Vocabulary
 
 _BASELINES = (MAJORITY, COMMONEST)
+_MOST_CUT = 0.1
+"""Share of a task's examples that may be cut without a word as training begins."""
+_NAMED = 3
+"""So many tasks that are cut are named."""
+_EXAMPLES, _FEWEST, _ROWS = 2048, 16, 2_000_000
+"""Examples to look at, of all tasks together, but so many of each; no store that has more rows: all are read of one."""
 
 
 def say_data(display: Display, run: Run, data: Data) -> None:
@@ -52,6 +60,7 @@ def say_data(display: Display, run: Run, data: Data) -> None:
             f"data: tasks are drawn at these rates from example {data.eras[-1].draw:,} on, and as before until then"
         )
     _warn_of_repeats(display, run, data)
+    _warn_of_cuts(display, data)
     _warn_of_idle_rows(display, run, data.vocabulary)
     _warn_of_no_best(display, run, data)
 
@@ -70,6 +79,22 @@ def _warn_of_repeats(display: Display, run: Run, data: Data) -> None:
         epochs = one.rate * run.steps * taken / one.train.num_examples
         if not one.train.is_stream and (text := repeat_misfit(one.task.name, one.task.objective, epochs)):
             display.warn(text)
+
+
+def _warn_of_cuts(display: Display, data: Data) -> None:
+    """That much of pairs is cut: the question that follows a long text, say. `spanloom show` looks at more of them."""
+    pairs = [one for one in data.tasks if isinstance(one.task.objective, Supervised) and not one.train.is_stream]
+    looked_at = max(_FEWEST, _EXAMPLES // max(len(pairs), 1))
+    found = [
+        text
+        for one in pairs
+        if one.train.store.num_rows <= _ROWS
+        for text in truncated_misfits(one.task, lengths_of(one.train, one.task, looked_at), _MOST_CUT)
+    ]
+    for text in found[:_NAMED]:
+        display.warn(text)
+    if len(found) > _NAMED:
+        display.warn(f"{len(found) - _NAMED:,} more are cut like these: spanloom show lists all")
 
 
 def _warn_of_idle_rows(display: Display, run: Run, vocabulary: Vocabulary) -> None:

@@ -83,7 +83,11 @@ def inside(place, monkeypatch, tmp_path):
 
 
 def rows_in(folder):
-    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    return records_in(folder / "results.jsonl")
+
+
+def records_in(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_a_run_on_its_own_tasks(inside, place, capsys):
@@ -142,6 +146,22 @@ def test_ranks_are_of_the_log_probabilities_of_choices(start, inside, place):
         firsts = [record["correct"][0] for record in records]
         assert row["majority"] == pytest.approx(100 * max(np.mean(firsts), 1 - np.mean(firsts)))
         assert row["examples"] == len(records)
+
+
+def test_some_examples_are_spread_over_all_that_are_held_out(inside):
+    lines = [json.dumps({"text": f"film {number}", "label": int(number >= 50)}) + "\n" for number in range(100)]
+    (inside / "ordered.jsonl").write_text("".join(lines))
+    words = ["--data", f"reviews={inside}/ordered.jsonl", "--prompts", "reviews.yaml", "--whole", "--decode", "false"]
+    words += ["--tasks", "*good_", "--max-examples", "20", "--out", str(inside / "out")]
+    assert main(["eval", "run", "prompted", *words]) == 0
+    records = records_in(inside / "out" / "eval" / "run-2" / "reviews_good_.jsonl")
+    numbers = [record["example"] for record in records]
+    assert len(numbers) == 20 and numbers == sorted(set(numbers)) and numbers[0] < 5 and numbers[-1] >= 95
+    assert [record["targets"] for record in records] == ["bad"] * 10 + ["good"] * 10
+    shares = [[*words, "--shard", f"{index}/2", "--results", str(inside / "shared")] for index in (1, 0)]
+    for share in shares:
+        assert main(["eval", "run", "prompted", *share]) == 0
+    assert records_in(inside / "shared" / "run-2" / "reviews_good_.jsonl") == records
 
 
 def test_a_template_may_name_its_metrics(inside):

@@ -23,6 +23,7 @@ from spanloom.settings.row_sources import (
     SeqioCaches,
     TfdsFolder,
 )
+from spanloom.settings.run import Evaluation
 from spanloom.settings.serialize import SettingsError, to_json
 from spanloom.settings.task import Task
 from spanloom.settings.vocabulary import SentencePiece
@@ -219,8 +220,9 @@ def test_relative_paths_are_anchored(tmp_path):
 def test_relative_paths_of_row_sources_are_anchored(source, expected, tmp_path):
     (tmp_path / "saved").mkdir()
     wanted = json.loads(json.dumps(to_json(expected)).replace("{}", str(tmp_path)))
-    made = anchored(replace(RUN, task=Task("t", source)), tmp_path)
-    assert to_json(made.task.source) == wanted
+    watched = Evaluation(also=(Task("watched", source),))
+    made = anchored(replace(RUN, task=Task("t", source), eval=watched), tmp_path)
+    assert to_json(made.task.source) == to_json(made.eval.also[0].source) == wanted
     assert anchored(made, Path("/elsewhere")) == made
 
 

@@ -11,7 +11,7 @@ RECORDS = [{"example": number, "inputs": f"é\u2028 {number}", "scores": [-0.1 *
 
 
 def file_in(folder, key="k", examples=7):
-    return RecordsFile(folder / "a" / "task.jsonl", key, examples)
+    return RecordsFile(folder / "a" / "task.jsonl", key, range(examples))
 
 
 def test_what_is_read_was_written_whole_under_that_key(tmp_path):

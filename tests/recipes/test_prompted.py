@@ -95,8 +95,11 @@ def test_a_folder_of_splits(folder):
         ({"prompts": ()}, "prompted needs --data NAME=FILES"),
         ({"start": None}, "prompted needs --start"),
         ({"data": ("review=rows.jsonl",)}, "--data review: no templates for it in reviews.yaml; did you mean reviews"),
-        ({"judge": ("*",)}, r"--learn \*: no task is called so, or --judge takes all of them"),
-        ({"learn": ("nothing",)}, "--learn nothing: no task is called so"),
+        ({"judge": ("*",)}, r"--learn \*: --judge \* takes all of them"),
+        ({"learn": ("nothing",)}, "--learn nothing: no task is called so; known are reviews_good, reviews_which"),
+        ({"learn": ("*_good", "*like*")}, r"--learn \*like\*: no task is called so"),
+        ({"judge": ("reviews_wich",)}, "--judge reviews_wich: no task is called so; did you mean reviews_which"),
+        ({"judge": ("*_good", "*_wich")}, r"--judge \*_wich: no task is called so"),
     ],
 )
 def test_what_names_nothing_is_refused(folder, given, said):

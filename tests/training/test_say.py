@@ -2,6 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tiny_training import tiny_run
 
@@ -24,9 +25,14 @@ class Heard:
         self.say, self.warn = self.said.append, self.warned.append
 
 
-def data_of(task, examples, is_stream=False):
-    train = SimpleNamespace(num_examples=examples, examples_per_row=1.0, is_stream=is_stream)
-    tasks = (SimpleNamespace(task=task, train=train, reports={}, rate=1.0),)
+def data_of(task, examples, is_stream=False, lengths=(5,), tasks=1):
+    """Pairs whose inputs and targets have these lengths in turn, for rows of 32 and 9."""
+    offsets = np.cumsum([0, *(lengths[number % len(lengths)] for number in range(examples))])
+    column = SimpleNamespace(shards=(SimpleNamespace(offsets=offsets),))
+    store = SimpleNamespace(num_rows=examples, columns={"inputs": column, "targets": column})
+    sizes = {"inputs_length": 32, "targets_length": 9}
+    train = SimpleNamespace(num_examples=examples, examples_per_row=1.0, is_stream=is_stream, store=store, **sizes)
+    tasks = (SimpleNamespace(task=task, train=train, reports={}, rate=1.0 / tasks),) * tasks
     lengths = {"encoder": 32, "decoder": 9}
     return SimpleNamespace(
         train=train, tasks=tasks, heldout={}, lengths=lengths, eras=(None,), vocabulary=build(Bytes())
@@ -75,6 +81,27 @@ def test_nobody_knows_how_often_a_stream_is_read():
 
 def test_fine_tuning_reads_pairs_many_times():
     assert heard(replace(PAIRS, batch_size=10, steps=1000), 100).warned == []
+
+
+def test_that_much_of_pairs_is_cut_is_said():
+    """One of nine is, where an end of sequence leaves no room, and one of eleven."""
+    pairs = replace(PAIRS, batch_size=10)
+
+    def warned(lengths, tasks=1):
+        display = Heard()
+        say_data(display, pairs, data_of(pairs.task, 990, lengths=lengths, tasks=tasks))
+        return display.warned
+
+    (warning,) = warned((9, *[8] * 8))
+    assert (
+        "targets of 11.1% of the examples of task 'lines' (110 of 990) are longer than 9 tokens and are cut" in warning
+    )
+    assert "raise task.objective.targets_length" in warning
+    assert warned((9, *[8] * 10)) == []
+    both = warned((40, 3))
+    assert len(both) == 2 and both[0].startswith("inputs of 50.0%") and both[1].startswith("targets of 50.0%")
+    many = warned((40, 3), tasks=5)
+    assert len(many) == 4 and many[-1] == "7 more are cut like these: spanloom show lists all"
 
 
 def test_an_embedding_made_for_another_vocabulary_is_said():

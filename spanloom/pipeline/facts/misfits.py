@@ -27,10 +27,10 @@ def unknown_misfits(task: Task, store: Store, vocabulary: Vocabulary) -> list[st
     return found
 
 
-def truncated_misfits(task: Task, lengths: dict[str, Lengths]) -> Iterator[str]:
-    """Inputs or targets that are cut in too many examples."""
+def truncated_misfits(task: Task, lengths: dict[str, Lengths], most: float = MOST_TRUNCATED) -> Iterator[str]:
+    """Inputs or targets that are cut in a greater share of the examples than `most`."""
     for side, one in lengths.items():
-        if one.share_truncated > MOST_TRUNCATED:
+        if one.share_truncated > most:
             lost = "learns to stop in the middle" if side == "targets" else "never sees the rest"
             yield (
                 f"{side} of {one.share_truncated:.1%} of the examples of task {task.name!r} ({one.truncated:,} of "
