@@ -64,9 +64,11 @@ def _of_run(path: Path) -> Subject:
 
 
 def _of_folder(path: Path) -> Subject:
-    """A Hugging Face folder is what its files are, the model card left out."""
+    """A folder is what its files are, and those of its folders, as T5X's are; the model card left out."""
     path, digest = path.resolve(), hashlib.sha256()
-    for file in sorted(one for one in path.iterdir() if one.is_file() and one.suffix != ".md"):
+    for file in sorted(one for one in path.rglob("*") if one.is_file() and one.suffix != ".md"):
         with file.open("rb") as content:
-            digest.update(f"{file.name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+            digest.update(
+                f"{file.relative_to(path).as_posix()} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode()
+            )
     return Subject(f"{path.parent.name}-{path.name}", path, digest.hexdigest())

@@ -89,5 +89,10 @@ def _generate(chosen: Any, settings: Generation) -> None:
                 for outputs in model.write(requests, chosen.batch_size)
             ]
 
-        made_by = {**source.made_by, **dataclasses.asdict(settings), "inputs_eos": lines.inputs_eos}
+        made_by = {
+            **source.made_by,
+            **dataclasses.asdict(settings),
+            "inputs_eos": lines.inputs_eos,
+            "field": lines.field,
+        }
         run(job, made_by=made_by, read=read, answer=answer)

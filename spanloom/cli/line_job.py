@@ -1,6 +1,7 @@
 """A command that answers line after line with a model: reading, progress, bad lines, and where answers go."""
 
 import contextlib
+import hashlib
 import io
 import itertools
 import sys
@@ -84,21 +85,27 @@ def run(job: Job, made_by: Record, read: Read, answer: Answer) -> None:
         numbered = _numbered(lines)
         if job.output in (None, "-"):
             as_utf8(sys.stdout)
-            for block in _answers(numbered, job, read, answer, ProgressBar("lines", total, 0)):
+            errors = _Errors(job)
+            for block in errors.among(_answers(numbered, job, read, answer, ProgressBar("lines", total, 0))):
                 sys.stdout.write(b"".join(map(as_line, block)).decode())
                 sys.stdout.flush()
+            if errors.count:
+                print(errors.describe(), file=sys.stderr)
             return
         output = LineOutput(Path(job.output), job.share)
         with output.alone():
-            done = output.begin(made_by)
+            done, errors = output.begin(made_by), _Errors(job)
+            errors.count_before(done, output.path)
             counted = _Counted(numbered)
             mine = (one for one in counted if output.owns(one[0]))
             skip_answered(mine, done, lambda record, line: _same(record, line, job), output.path)
-            output.append(_answers(mine, job, read, answer, ProgressBar("lines", _share(total, job.share), len(done))))
-            if output.finish(counted.number, made_by):
-                print(f"{output.whole}: {counted.number:,} lines, all answered", file=sys.stderr)
+            progress = ProgressBar("lines", _share(total, job.share), len(done))
+            output.append(errors.among(_answers(mine, job, read, answer, progress)))
+            answered = errors.describe() or "all answered"
+            if output.finish(counted.number, counted.digest, made_by):
+                print(f"{output.whole}: {counted.number:,} lines, {answered}", file=sys.stderr)
             else:
-                print(f"{output.path}: done; other jobs are not yet", file=sys.stderr)
+                print(f"{output.path}: done, {answered}; other jobs are not yet", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -134,15 +141,53 @@ def without_mark(lines: Iterable[str]) -> Iterator[str]:
 
 
 class _Counted:
-    """Lines, with the number of the last one that was read."""
+    """Lines, with the number of the last one that was read, and a hash of all until then."""
 
     def __init__(self, numbered: Iterator[tuple[int, str]]) -> None:
-        self._numbered, self.number = numbered, 0
+        self._numbered, self.number, self._hash = numbered, 0, hashlib.sha256()
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         for number, line in self._numbered:
             self.number = number
+            self._hash.update(line.encode("utf-8", "surrogateescape") + b"\n")
             yield number, line
+
+    @property
+    def digest(self) -> str:
+        """Hexadecimal SHA-256."""
+        return self._hash.hexdigest()
+
+
+class _Errors:
+    """Lines that have why there is no answer in place of one: how many, and the first."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self.count, self._first = job, 0, ""
+
+    def among(self, blocks: Iterable[list[Record]]) -> Iterator[list[Record]]:
+        """The blocks as they are, with their lines counted."""
+        for block in blocks:
+            self._add(block)
+            yield block
+
+    def count_before(self, done: Sequence[Record], output: Path) -> None:
+        """Count those of an earlier command. Raises CommandError where a bad line is to stop this one."""
+        self._add(done)
+        if self.count and self._job.errors == "stop":
+            raise CommandError(
+                f"{output}: there are answers, {self.describe()}. --errors keep goes on; or name another --output"
+            )
+
+    def describe(self) -> str:
+        """In words; empty if there are none."""
+        have = "has" if self.count == 1 else "have"
+        return f"of which {self.count:,} {have} no answer: {self._first}" if self.count else ""
+
+    def _add(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if ERROR in record:
+                self._first = self._first or f"line {record[LINE]}: {record[ERROR]}"
+                self.count += 1
 
 
 def _answers(
@@ -180,8 +225,8 @@ def _same(record: Record, line: str, job: Job) -> bool:
     """Whether an answer is to this line, with all that it asks."""
     from spanloom.evaluation.line_requests import BadLineError, record_of
 
-    if record.get(job.field) == _shown(line):  # text, or a line that could not be answered
-        return True
+    if ERROR in record:
+        return record.get(job.field) == _shown(line)
     try:
         wanted = job.kept(record_of(line, job.field))
     except BadLineError:

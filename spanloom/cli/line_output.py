@@ -87,25 +87,27 @@ class LineOutput:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def finish(self, lines: int, made_by: Record) -> bool:
-        """Note that this job has answered all of its share of so many lines; whether the whole output is there.
+    def finish(self, lines: int, digest: str, made_by: Record) -> bool:
+        """Note that this job has answered all of its share of so many lines, whose hash is `digest`; whether the whole
+        output is there.
 
         Of several jobs the last one puts the parts together, in the order of the lines. Raises CommandError for parts
         that do not go together.
         """
         if self.share.of == 1:
             return True
-        write_file(_beside(self.path, ".done"), lambda file: file.write(str(lines).encode()))
+        write_file(_beside(self.path, ".done"), lambda file: file.write(f"{lines} {digest}".encode()))
         parts = [part_of(self.whole, BuildShare(index, self.share.of)) for index in range(self.share.of)]
         with locked(_beside(self.whole, ".lock"), lambda: None):
-            counts = [_count(_beside(part, ".done")) for part in parts]
-            if None in counts:
+            inputs = {_input_of(_beside(part, ".done")) for part in parts}
+            if None in inputs:
                 return False
-            if len(set(counts)) > 1:
-                found = " and ".join(f"{count:,}" for count in sorted({count or 0 for count in counts}))
+            if len(inputs) > 1:
+                counts = sorted({count for count, _ in filter(None, inputs)})
+                found = f"inputs of {' and '.join(f'{count:,}' for count in counts)} lines"
                 raise CommandError(
-                    f"the jobs that write {self.whole} were given inputs of {found} lines: give their commands "
-                    "again, all with the same --input"
+                    f"the jobs that write {self.whole} were given {found if len(counts) > 1 else 'other lines each'}: "
+                    "give their commands again, all with the same --input"
                 )
             for part in parts:
                 _same_maker(part, made_by)
@@ -155,9 +157,11 @@ def _beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
-def _count(path: Path) -> int | None:
+def _input_of(path: Path) -> tuple[int, str] | None:
+    """How many lines a job was given, and their hash; None where it is not done."""
     try:
-        return int(path.read_text())
+        count, digest = path.read_text().split()
+        return int(count), digest
     except (OSError, ValueError):
         return None
 

@@ -77,7 +77,12 @@ def _score(chosen: Any) -> None:
             scores = iter(model.score_ids([pair for pairs in questions for pair in pairs], chosen.batch_size))
             return [{"scores": [_fields(next(scores), chosen.per_token) for _ in pairs]} for pairs in questions]
 
-        made_by = {**source.made_by, "per_token": chosen.per_token, "inputs_eos": lines.inputs_eos}
+        made_by = {
+            **source.made_by,
+            "per_token": chosen.per_token,
+            "inputs_eos": lines.inputs_eos,
+            "field": lines.field,
+        }
         run(job, made_by=made_by, read=read, answer=answer)
 
 

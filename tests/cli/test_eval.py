@@ -12,7 +12,7 @@ import pytest
 from tiny_model import tiny_source
 from tiny_training import events, train
 
-from spanloom.cli.eval_subjects import mesh_here
+from spanloom.cli.eval_subjects import mesh_here, subjects_of
 from spanloom.cli.main import main
 from spanloom.conversion.convert import convert_to_hf
 from spanloom.evaluation.loaded import LoadedModel
@@ -162,6 +162,15 @@ def test_some_examples_are_spread_over_all_that_are_held_out(inside):
     for share in shares:
         assert main(["eval", "run", "prompted", *share]) == 0
     assert records_in(inside / "shared" / "run-2" / "reviews_good_.jsonl") == records
+
+
+def test_a_folder_is_another_model_where_any_of_its_files_is(inside, place):
+    assert main(["convert", "run", str(inside / "t5x"), "--to", "t5x"]) == 0
+    (one,) = subjects_of(inside / "t5x", ("last",))
+    weights = next(path for path in (inside / "t5x").rglob("*") if path.parent.name.startswith("target"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    (other,) = subjects_of(inside / "t5x", ("last",))
+    assert one.name == other.name and one.fingerprint != other.fingerprint
 
 
 def test_a_template_may_name_its_metrics(inside):

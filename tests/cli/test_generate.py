@@ -187,6 +187,8 @@ def test_a_bad_line_stops_after_those_before_it_or_is_kept_as_an_error(tmp_path,
     assert 'line 2: needs a field "inputs"' in capsys.readouterr().err
     assert [row["line"] for row in answers(output)] == [1]
     assert main([*argv, "--errors", "keep"]) == 0
+    counted = f"{len(command.bad) + 2} lines, of which {len(command.bad)} have no answer: line 2: needs a field"
+    assert counted in capsys.readouterr().err
     rows, (answer,) = answers(output), command.fourth
     assert [row["line"] for row in rows] == list(range(1, len(command.bad) + 3))
     assert rows[0]["id"] == 7 and rows[0][answer] and rows[-1][answer] == rows[0][answer]
@@ -197,6 +199,14 @@ def test_a_bad_line_stops_after_those_before_it_or_is_kept_as_an_error(tmp_path,
         output.write_bytes(whole[:cut])
         assert main([*argv, "--errors", "keep"]) == 0
         assert output.read_bytes() == whole
+    assert counted in capsys.readouterr().err
+    assert main(argv) == 1 and output.read_bytes() == whole
+    assert (
+        f"out.jsonl: there are answers, of which {len(command.bad)} have no answer: line 2: needs"
+        in capsys.readouterr().err
+    )
+    assert main([*command.argv, str(source), "--errors", "keep"]) == 0
+    assert f"{len(command.bad)} have no answer: line 2" in capsys.readouterr().err
 
 
 def test_a_line_draws_with_its_own_seed_or_its_number(tmp_path, echo):
@@ -281,6 +291,20 @@ def test_a_line_that_asks_something_else_is_another(tmp_path, echo, capsys):
         source.write_text(json.dumps({"inputs": "a", "targets": targets}) + "\n")
         assert main(argv) == int(targets == "c")
     assert "line 1, but the input has another line there" in capsys.readouterr().err
+    output.unlink()
+    argv = ["generate", "x", "--input", str(source), "--output", str(output)]
+    asked = {"inputs": "a", "b": "c"}
+    for more in ({"prefix": "2"}, {"choices": ["b"]}, {"settings": {"beams": 2}}, {"id": 1}):
+        for before, after in ((asked | more, "a"), (asked | more, asked), (asked, asked | more)):
+            source.write_text(json.dumps(before) + "\n")
+            assert main(argv) == 0
+            source.write_text((after if isinstance(after, str) else json.dumps(after)) + "\n")
+            assert main(argv) == 1, (before, after)
+            assert "line 1, but the input has another line there" in capsys.readouterr().err
+            output.unlink()
+    source.write_text(json.dumps(asked) + "\n")
+    assert main(argv) == 0 and main([*argv, "--field", "b"]) == 1
+    assert "was begun with field inputs, and this is b" in capsys.readouterr().err
     source.write_text('{"line": "a"}\n')
     assert main(["generate", "x", "--input", str(source), "--field", "line"]) == 2
     assert "--field line: answers have a field of that name" in capsys.readouterr().err
@@ -328,6 +352,12 @@ def test_jobs_put_together_what_is_of_one_kind(tmp_path, lines, echo, capsys):
     assert "were given inputs of 10 and 11 lines: give their commands again" in capsys.readouterr().err
     assert main(jobs[0]) == 0 and output.read_bytes()[: len(whole)] == whole
     assert answers(output)[-1]["inputs"] == "one more"
+    other = tmp_path / "other.txt"
+    other.write_text(lines.read_text().replace("line", "lime"))
+    words = ["generate", "x", "--output", str(tmp_path / "o"), "--shard"]
+    assert [main([*words, "0/2", "--input", str(lines)]), main([*words, "1/2", "--input", str(other)])] == [0, 1]
+    assert not (tmp_path / "o").exists()
+    assert "were given other lines each: give their commands again" in capsys.readouterr().err
     assert main(jobs[0][:-2]) == 0  # goes on alone, with nothing left to do
     for path in tmp_path.glob("out.jsonl.0-of-2*"):
         path.unlink()
