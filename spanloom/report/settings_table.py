@@ -40,9 +40,7 @@ def settings_table(run: Run, baseline: Baseline) -> Table:
 
 
 def _row(change: Change) -> tuple[str, str, str]:
-    whole = str(change).removeprefix(f"{change.field}: ")
-    before, arrow, after = whole.partition(" -> ")
-    return (change.field, before, after) if arrow else (change.field, "", whole)
+    return (change.field, *change.shown)
 
 
 def all_settings(runs: Sequence[Run]) -> str:

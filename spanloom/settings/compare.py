@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spanloom.settings.function import Function
-from spanloom.settings.mixture import Weighted
+from spanloom.settings.mixture import Mixture, Weighted
 from spanloom.settings.nearest import did_you_mean
 from spanloom.settings.run import Run
 from spanloom.settings.serialize import SettingsError
+from spanloom.settings.task import Task
 
 _COMPUTED = ("mesh", "model.remat", "model.attention")
 """How the same numbers are computed, up to rounding."""
@@ -91,6 +92,11 @@ class Change:
     def place(self) -> bool:
         """Whether a checkpoint's place in the data would mean nothing, so that none can go on with it."""
         return within(self.field, PLACE)
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """Both values in a message; of parts that have names, nothing, and what differs between them."""
+        return _shown(self)
 
     def __str__(self) -> str:
         return f"{self.field}: {_difference(self, ' -> ')}"
@@ -212,34 +218,45 @@ def _diff(found: Iterable[Change]) -> str:
 
 
 def _difference(change: Change, arrow: str = "  ->  ") -> str:
+    old, new = change.shown
+    return f"{old}{arrow}{new}" if old else new
+
+
+def _shown(change: Change) -> tuple[str, str]:
     old, new = change.old, change.new
-    if isinstance(old, tuple) and isinstance(new, tuple) and {type(one) for one in (*old, *new)} == {Weighted}:
-        return "; ".join(_parts_differ(old, new))
+    if isinstance(old, tuple) and isinstance(new, tuple) and {type(one) for one in (*old, *new)} <= {Weighted, Task}:
+        return "", "; ".join(_parts_differ(old, new))
     shown = _show(old), _show(new)
     if shown[0] == shown[1]:  # functions of the same name
         shown = _show(old, whole=True), _show(new, whole=True)
-    return arrow.join(shown)
+    return shown
 
 
-def _parts_differ(old: tuple[Weighted, ...], new: tuple[Weighted, ...]) -> Iterable[str]:
-    """What differs between the parts of two mixtures, part by part: hundreds of tasks are not printed whole."""
-    before, after = ({part.part.name: part for part in parts} for parts in (old, new))
+def _parts_differ(old: tuple[Weighted | Task, ...], new: tuple[Weighted | Task, ...]) -> Iterable[str]:
+    """What differs between tasks, or the parts of two mixtures, one by one: hundreds of tasks are not printed whole."""
+    before, after = ({_name(part): part for part in parts} for parts in (old, new))
     for name in before:
         if name not in after:
             yield f"{name} is gone"
     for name, part in after.items():
         if name not in before:
-            yield f"{name} is added (rate {_show(part.rate)})"
+            yield f"{name} is added" + (f" (rate {_show(part.rate)})" if isinstance(part, Weighted) else "")
         elif before[name] != part:
             yield from (f"{name}: {c.field} {_difference(c)}" for c in _walk(before[name], part, ""))
     if list(before) != list(after) and {*before} == {*after}:
         yield "the parts come in another order"
 
 
+def _name(part: Weighted | Task) -> str:
+    return part.part.name if isinstance(part, Weighted) else part.name
+
+
 def _show(value: Any, *, whole: bool = False) -> str:
-    """A value in a message; `whole`: functions with the file or module that they stand in."""
+    """A value in a message; `whole`: functions with the file or module that they stand in, and all of a task."""
     if isinstance(value, Function):
         return f"{value} of {value.place}" if whole else str(value)
+    if isinstance(value, Task | Mixture) and not whole:
+        return f"{type(value).__name__.lower()} {value.name}"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         inside = (f"{f.name} {_show(getattr(value, f.name), whole=whole)}" for f in dataclasses.fields(value))
         return f"{type(value).__name__} ({', '.join(inside)})"

@@ -138,8 +138,10 @@ def _ours(path: Path, which: str) -> Inspected:
 
 
 def _our_slots(arrays: Mapping[str, object]) -> str:
-    names = [name.split("/")[0] for name in arrays if "/" in name]
-    kinds = {slot: names.count(slot) for slot in dict.fromkeys(names)}
+    """Such as "mu of 57, nu of 57 parameters". Before its name may stand the number of a transformation in a chain."""
+    inside = [[part for part in name.split("/") if not part.isdecimal()] for name in arrays]
+    slots = [slot for slot, *parameter in inside if parameter]
+    kinds = {slot: slots.count(slot) for slot in dict.fromkeys(slots)}
     return ", ".join(f"{slot} of {count}" for slot, count in kinds.items()) + " parameters" if kinds else "no arrays"
 
 

@@ -320,6 +320,17 @@ def test_parts_of_a_mixture_are_compared_one_by_one():
         refuse(changes(old, turned))
 
 
+def test_watched_tasks_are_compared_one_by_one_and_a_task_with_a_mixture_by_name():
+    docs, more = Task("docs", PythonDocs()), Task("more", PythonDocs(heldout_share=0.5))
+    changed = replace(more, source=PythonDocs(heldout_share=0.1))
+    before, after = (replace(RUN, eval=Evaluation(also=also)) for also in ((docs, more), (changed,)))
+    (found,) = changes(before, after)
+    assert str(found) == "eval.also: docs is gone; more: source.heldout_share 0.5  ->  0.1"
+    assert found.shown == ("", "docs is gone; more: source.heldout_share 0.5  ->  0.1")
+    (found,) = changes(replace(RUN, task=docs), replace(RUN, task=Mixture("all", (Weighted(docs), Weighted(more)))))
+    assert str(found) == "task: task docs -> mixture all"
+
+
 def test_functions_of_one_name_in_two_files_are_told_apart():
     old, new = (
         replace(RUN, task=Task("docs", PythonDocs(), preprocessors=(Function(f"/{place}.py:turned"),)))
