@@ -97,7 +97,10 @@ def pair_of(record: Mapping[str, Any], lines: Lines, model: LoadedModel) -> list
     targets = record.get("targets")
     texts = [targets] if isinstance(targets, str) else targets
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise BadLineError('needs a field "targets" that holds a string, or a list of strings')
+        an_object = (
+            "" if record.keys() - {lines.field} else f'; lines are JSON: {{"{lines.field}": ..., "targets": ...}}'
+        )
+        raise BadLineError(f'needs a field "targets" that holds a string, or a list of strings{an_object}')
     ids = model.encode(text_in(record, lines.field), eos=lines.inputs_eos)
     check_length(len(ids), lines)
     pairs = [(ids, model.encode(text)) for text in texts]

@@ -3,6 +3,7 @@
 import glob
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from spanloom.settings.nearest import nearest
 from spanloom.tasks.compression import SUFFIXES
@@ -126,8 +127,8 @@ def _irregular(path: str) -> BadInputError | None:
         names = _names(path)
         some = f"it holds {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}" if names else "it is empty"
         return BadInputError(
-            path, f"is a folder, not a file ({some})", f"Name its files: {os.path.join(path, '*.txt')!r}, or "
-            f"{os.path.join(path, '**', '*.txt')!r} for folders below too", reason="folder",
+            path, f"is a folder, not a file ({some})", f"Name its files: {os.path.join(path, _like(names))!r}, or "
+            f"{os.path.join(path, '**', _like(names))!r} for folders below too", reason="folder",
         )  # fmt: skip
     if not os.path.exists(path):
         return BadInputError(
@@ -138,6 +139,12 @@ def _irregular(path: str) -> BadInputError | None:
         what = "is no regular file (files are read more than once)"
         return BadInputError(path, what, "Save its content in a file", reason="no regular file")
     return None
+
+
+def _like(names: list[str]) -> str:
+    """A pattern for the files of a folder: with the ending of the first that has one, with .gz what is before it too."""
+    endings = ("".join(Path(name).suffixes[-2 if name.endswith(".gz") else -1 :]) for name in names)
+    return "*" + next(filter(None, endings), ".txt")
 
 
 def _why_nothing(path: str, folders: list[str]) -> tuple[str, str]:

@@ -112,7 +112,7 @@ COMMANDS = {
             '{"inputs": 3, "targets": "a"}': 'needs a field "inputs" that holds a string',
             '{"inputs": "a", "targets": ["b", 3]}': 'needs a field "targets" that holds a string, or a list of strings',
             '{"inputs": "a", "targets": []}': 'needs a field "targets"',
-            "text alone": 'needs a field "targets"',
+            "text alone": 'a list of strings; lines are JSON: {"inputs": ..., "targets": ...}',
             '{"inputs": "a", "targets": ["b", "%s"]}' % ("c" * 200): "a target has 201 tokens",
             **NO_LINES,
         },

@@ -56,7 +56,7 @@ def test_a_link_to_a_listed_file_is_read_once(corpus):
         ("*.csv", r"no file matches; the folder '.*corpus' holds"),
         ("a.tx", r"does not exist; the folder '.*' holds a\.txt"),
         ("../korpus/*.txt", r"no file matches: the folder '.*korpus' does not exist; near is '.*corpus'"),
-        ("sub", r"is a folder, not a file \(it holds d\.jsonl\.gz, deep\)\. Name its files: '.*sub/\*\.txt'"),
+        ("sub", r"is a folder, not a file \(it holds d\.jsonl\.gz, deep\)\. Name its files: '.*sub/\*\.jsonl\.gz'"),
         ("sub/dee*", r"matches only folders \(.*deep\)"),
         ("nowhere://bucket/*.txt", r"Protocol not known: nowhere\. Check the address"),
     ],
