@@ -25,7 +25,8 @@ INSTALL = "pip install 'spanloom[prompts]'"
 _ENDINGS = (".yaml", ".yml", ".toml")
 _INSIDE = ("promptsource/templates", "templates", ".")
 _TAGS = ("!Template", "!TemplateMetadata")
-_METADATA = ("original_task", "choices_in_prompt", "metrics", "languages")
+_LISTS = {"metrics": "[ROUGE]", "languages": "[en]"}
+_METADATA = ("original_task", "choices_in_prompt", *_LISTS)
 _TEXTS = ("name", "jinja", "inputs", "targets", "reference", "id")
 _KNOWN = {*_TEXTS, *_METADATA, "answer_choices", "metadata"}
 _IGNORED = {"task_template"}  # of an old promptsource, in a few files
@@ -84,18 +85,35 @@ def _template(given: Any, key: str | None, path: Path) -> PromptTemplate:
     for field in _TEXTS:
         if not isinstance(given.get(field, ""), str):
             raise PromptError(f"{where}: {field} is {given[field]!r}, not text: put it into quotes")
-    about = {**(given.get("metadata") or {}), **{field: given[field] for field in _METADATA if field in given}}
     return PromptTemplate(
         name=name,
         jinja=_jinja(given, where),
         answer_choices=_choices(given.get("answer_choices"), where),
-        original_task=bool(about.get("original_task")),
-        choices_in_prompt=bool(about.get("choices_in_prompt")),
-        metrics=tuple(map(str, about.get("metrics") or ())),
-        languages=tuple(map(str, about.get("languages") or ())),
+        **_about(given, where),
         reference=given.get("reference", ""),
         id=given.get("id", ""),
     )
+
+
+def _about(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What is told of a template, in `metadata` (promptsource's) or beside its text; null is as if it were not there."""
+    metadata = given.get("metadata")
+    if not isinstance(metadata, Mapping | None):
+        raise PromptError(f"{where}: metadata is {metadata!r}: must be a table of {', '.join(_METADATA)}")
+    about = {**(metadata or {}), **{field: given[field] for field in _METADATA if field in given}}
+    told: dict[str, Any] = {}
+    for field in _METADATA:
+        value, is_list = about.get(field), field in _LISTS
+        if (
+            is_list
+            and value is not None
+            and not (isinstance(value, list) and all(isinstance(one, str) for one in value))
+        ):
+            raise PromptError(f"{where}: {field} is {value!r}: must be a list of texts, such as {_LISTS[field]}")
+        if not is_list and not isinstance(value, bool | None):
+            raise PromptError(f"{where}: {field} is {value!r}: must be true or false, without quotes")
+        told[field] = tuple(value or ()) if is_list else bool(value)
+    return told
 
 
 def _jinja(given: Mapping[str, Any], where: str) -> str:

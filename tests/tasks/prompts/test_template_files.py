@@ -112,6 +112,28 @@ def test_files_of_one_data_set_are_joined(tmp_path):
             "templates: [{name: x, jinja: a, answer_choices: [no, yes]}]",
             "answer_choices is .False, True.: must be texts",
         ),
+        (
+            "templates: [{name: x, jinja: a, metrics: ROUGE}]",
+            "'x': metrics is 'ROUGE': must be a list of texts, such as",
+        ),
+        ("templates: [{name: x, jinja: a, metrics: 5}]", "template 'x': metrics is 5: must be a list"),
+        ("templates: [{name: x, jinja: a, metrics: false}]", "template 'x': metrics is False: must be a list"),
+        ("templates: [{name: x, jinja: a, metrics: {a: b}}]", "template 'x': metrics is {'a': 'b'}: must be a list"),
+        ("templates: [{name: x, jinja: a, languages: [de, no]}]", r"'x': languages is \['de', False\]: must be a list"),
+        (
+            "templates: [{name: x, jinja: a, metadata: [1, 2]}]",
+            r"'x': metadata is \[1, 2\]: must be a table of original",
+        ),
+        ("templates: [{name: x, jinja: a, metadata: x}]", "template 'x': metadata is 'x': must be a table"),
+        ("templates: [{name: x, jinja: a, metadata: ''}]", "template 'x': metadata is '': must be a table"),
+        (
+            "templates: [{name: x, jinja: a, metadata: {metrics: ROUGE}}]",
+            "template 'x': metrics is 'ROUGE': must be a list",
+        ),
+        (
+            "templates: [{name: x, jinja: a, original_task: 'false'}]",
+            "'x': original_task is 'false': must be true or false",
+        ),
         ("templates: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
         ("templates: [&a [*a]]", "a template is"),
     ],
