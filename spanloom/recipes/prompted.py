@@ -75,6 +75,7 @@ def recipe(
     judged: list[Task] = []
     sets = list(_data_sets(data, prompts))
     _refuse_patterns_of_none(sets, {"--learn": learn, "--judge": judge})
+    _refuse_one_name_for_two(sets, (*learn, *judge))
     for templates, name, files in sets:
         both = _chosen(templates, learn, judge)
         source = _source(name, files, judged=not both[0].templates)
@@ -142,6 +143,21 @@ def _refuse_patterns_of_none(
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise SettingsError(f"{flag} {pattern}: no task is called so{did_you_mean(pattern, names)}")
+
+
+def _refuse_one_name_for_two(
+    sets: Sequence[tuple[DataSetTemplates, str, tuple[str, ...]]], chosen: Sequence[str]
+) -> None:
+    """Raises SettingsError for two of the chosen templates whose tasks are called alike, as of 'a b' and 'a_b'."""
+    seen: dict[str, str] = {}
+    for templates, name, _ in sets:
+        for one in templates.templates:
+            if not _matches(templates.name, one, chosen):
+                continue
+            task, template = task_name(templates.name, one.name), f"{one.name!r} of {name}"
+            if task in seen:
+                raise SettingsError(f"templates {seen[task]} and {template} would both be task {task}: rename one")
+            seen[task] = template
 
 
 def _source(name: str, files: tuple[str, ...], *, judged: bool) -> RowSource:

@@ -107,6 +107,32 @@ def test_what_names_nothing_is_refused(folder, given, said):
         recipe(**GIVEN | given)
 
 
+@pytest.mark.short
+@pytest.mark.parametrize(
+    ("data_set", "name", "said"),
+    [
+        ("reviews", "good ", "templates 'good ' of reviews and 'good_' of reviews would both be task reviews_good_"),
+        (
+            "reviews_good",
+            "x",
+            "templates 'good x' of reviews and 'x' of reviews_good would both be task reviews_good_x",
+        ),
+    ],
+)
+def test_two_templates_whose_tasks_are_called_alike_are_named(folder, data_set, name, said):
+    first = "good x" if data_set != "reviews" else "good_"
+    (folder / "reviews.yaml").write_text(PROMPTS.replace("name: good,", f"name: {first},"))
+    line = f'templates: [{{name: "{name}", inputs: "{{{{text}}}}", targets: b}}]'
+    (folder / "more.yaml").write_text(f"dataset: {data_set}\n{line}\n")
+    files = {name: f"{name}=rows.jsonl" for name in ("reviews", data_set)}
+    given = GIVEN | {"data": tuple(files.values()), "prompts": ("reviews.yaml", "more.yaml")}
+    with pytest.raises(SettingsError, match=f"{said}: rename one"):
+        recipe(**given)
+    with pytest.raises(SettingsError, match=f"{said}: rename one"):
+        recipe(**given, judge=("reviews_good*",))
+    assert {task.name for task in recipe(**given, learn=("*_write",)).tasks} == {"reviews_write"}
+
+
 def test_held_out_examples_keep_their_choices_and_label(folder):
     run = recipe(**GIVEN, inputs_length=64, targets_length=16).resolve()
     data = open_data(run, folder / "run")
