@@ -96,7 +96,7 @@ def _template(given: Any, key: str | None, path: Path) -> PromptTemplate:
 
 
 def _about(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What is told of a template, in `metadata` (promptsource's) or beside its text; null is as if it were not there."""
+    """What is told of a template, in `metadata` (promptsource's) or beside its text; null is as if not there."""
     metadata = given.get("metadata")
     if not isinstance(metadata, Mapping | None):
         raise PromptError(f"{where}: metadata is {metadata!r}: must be a table of {', '.join(_METADATA)}")
