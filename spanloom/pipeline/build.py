@@ -19,6 +19,7 @@ from spanloom.pipeline.build_workers import make_shards
 from spanloom.pipeline.durable import write_file
 from spanloom.pipeline.fingerprint import make_probes
 from spanloom.pipeline.groups import Group, groups_of
+from spanloom.pipeline.left_out import BY
 from spanloom.pipeline.meta import read_meta, total_counts, write_meta
 from spanloom.pipeline.publish import building, publish, refuse_foreign_directory
 from spanloom.pipeline.shard_maker import ShardEntry, ShardMaker
@@ -204,6 +205,6 @@ def _report_preprocessed(report: ReadReport, entries: Sequence[ShardEntry], made
     """Says what the preprocessors made of the rows."""
     dropped = sum((Counter(entry["dropped"]) for entry in entries), Counter[str]())
     for function, count in sorted(dropped.items()):
-        report.skip(f"left out by {function}", count=count)
+        report.skip(f"{BY}{function}", count=count)
     if made != report.documents:
         report.note("preprocessed", f"the preprocessors made {plural(made, 'example')} of them")

@@ -9,6 +9,7 @@ from spanloom.pipeline.build_progress import Progress
 from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.eras import Eras, Resumption
 from spanloom.pipeline.examples import DataError, Examples, StreamExamples
+from spanloom.pipeline.left_out import none_left
 from spanloom.pipeline.open_task import Part as Part
 from spanloom.pipeline.open_task import check_task, check_vocabulary_fits, open_task
 from spanloom.pipeline.positions import TrainingRows
@@ -198,6 +199,7 @@ def _stream_data(task: Task, spool: Spool, stores: Mapping[Split, Store], seed: 
     if stores:
         examples = examples_of(task, stores, spool.vocabulary)["heldout"]
         if examples.num_examples == 0:
+            _refuse_all_left_out(task, "held-out", stores["heldout"].report)
             raise DataError(
                 f"the held-out part of task {task.name!r} is empty: raise task.source.heldout_share or heldout_take, "
                 "or set heldout_share to 0 to train without"
@@ -225,14 +227,21 @@ def _check_enough(task: Task, stores: Mapping[Split, Store], examples: Mapping[S
             f"{train.raw_length} ({side}_length = {getattr(train, f'{side}_length')}): add text, or use shorter {side}"
         )
     if train.num_examples == 0:
+        _refuse_all_left_out(task, "training", stores["train"].report)
         left_out = " and its preprocessors" if task.preprocessors else ""
         raise DataError(f"the training part of task {task.name!r} is empty: check task.source.files{left_out}")
     if "heldout" in examples and examples["heldout"].num_examples == 0:
         check_heldout(task.source, stores["train"].report, stores["heldout"].report)
+        _refuse_all_left_out(task, "held-out", stores["heldout"].report)
         raise DataError(
             f"the documents of the held-out part of task {task.name!r} have no token in this vocabulary: name other "
             "held-out files (task.source.heldout_files), or set task.source.heldout_share to 0 to train without"
         )
+
+
+def _refuse_all_left_out(task: Task, part: str, report: ReadReport) -> None:
+    if why := none_left(task, report):
+        raise DataError(f"the {part} part of task {task.name!r} is empty: {why}")
 
 
 def _directory_name(name: str) -> str:

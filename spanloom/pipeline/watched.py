@@ -6,6 +6,7 @@ from pathlib import Path
 from spanloom.pipeline.build_progress import Progress
 from spanloom.pipeline.data import store_directories
 from spanloom.pipeline.dataset import Dataset
+from spanloom.pipeline.left_out import none_left
 from spanloom.pipeline.open_task import check_task, open_task
 from spanloom.pipeline.several import have_stores, naming, refuse_missing
 from spanloom.pipeline.spool.opening import heldout_task
@@ -41,11 +42,13 @@ def open_heldout(
     workers: int,
     warn: Warn,
     alone: bool = False,
+    tell_empty: Warn | None = None,
 ) -> dict[str, Dataset]:
     """The held-out parts of tasks, by name, those without any left out. `run`: whose model they are to fit, and seed.
 
     `alone`: the training part is not built where nothing asks for it: of pairs whose lengths are set, and where all
-    files are held out. Otherwise as `open_watched`.
+    files are held out. `tell_empty` (unset: `warn`) is given why a part is empty whose rows the preprocessors all left
+    out. Otherwise as `open_watched`.
     """
     places_of = {}
     for task in tasks:
@@ -67,6 +70,8 @@ def open_heldout(
             examples = examples_of(task, stores, vocabulary)["heldout"]
         if examples.num_examples:
             found[task.name] = Dataset(examples, seed=run.seed, task=task.name, store=stores["heldout"])
+        elif why := none_left(task, stores["heldout"].report):
+            (tell_empty or warn)(f"the held-out part of task {task.name!r} is empty: {why}")
     return found
 
 

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from bare_checkpoint import save_bare
@@ -8,6 +9,7 @@ from spanloom.cli.main import main
 from spanloom.evaluation.exact_match import Prediction
 from spanloom.evaluation.task_metrics import example_of, task_metrics
 from spanloom.pipeline.data import open_data
+from spanloom.pipeline.examples import DataError
 from spanloom.pipeline.watched import open_watched
 from spanloom.recipes.prompted import recipe
 from spanloom.recipes.quickstart import recipe as quickstart
@@ -147,6 +149,48 @@ def test_held_out_examples_keep_their_choices_and_label(folder):
     assert example["answer_choices"][example["label"]] == example["targets"]
     assert example["targets"] == target and example["inputs"].endswith(("So?", "Well?"))
     assert task_metrics(one.task, one.heldout, [right, wrong, right, right]) == {"exact_match": 0.75}
+
+
+LEAVES_OUT = {
+    "no parts": "jinja: '{{text}} Good?'",
+    "three parts": "jinja: '{{text}} ||| a ||| b'",
+    "no inputs": "inputs: ' ', targets: '{{text}}'",
+    "no such choice": "inputs: '{{text}}', targets: '{{answer_choices[label + 5]}}', answer_choices: [bad, good]",
+    "a condition": "jinja: '{% if label > 5 %}{{text}} ||| a{% endif %}'",
+}
+
+
+@pytest.mark.parametrize("template", LEAVES_OUT.values(), ids=LEAVES_OUT)
+def test_a_template_that_leaves_out_all_is_blamed(folder, capsys, template):
+    (folder / "reviews.yaml").write_text(f"templates: [{{name: a, {template}}}]")
+    words = ["--data", "reviews=rows.jsonl", "--prompts", "reviews.yaml", "--start", "start", "--out", "run"]
+    for _ in ("the stores are built", "the stores are there"):
+        assert main(["show", "prompted", *words, "--inputs-length", "64", "--targets-length", "16"]) == 1
+        said = " ".join(capsys.readouterr().err.split())
+        found = re.search(
+            r"the training part of task 'reviews_a' is empty: all (\d+) rows were left out by its preprocessors: "
+            r"(\d+) left out by template 'a'; a template must give inputs and targets",
+            said,
+        )
+        assert found and found[1] == found[2] and 150 < int(found[1]) < 200
+
+
+LEARNT = "{name: part, jinja: \"{% if text != 'held' %}{{text}} ||| a{% endif %}\"}"
+
+
+def test_a_template_that_leaves_out_all_that_is_held_out_is_blamed(folder):
+    (folder / "reviews.yaml").write_text(f"templates: [{LEARNT}, {{name: all, inputs: '{{{{text}}}}', targets: b}}]")
+    (folder / "parts").mkdir()
+    (folder / "parts" / "train.jsonl").write_text((folder / "rows.jsonl").read_text())
+    (folder / "parts" / "validation.jsonl").write_text('{"text": "held", "label": 0}\n' * 3)
+    given = GIVEN | {"data": ("reviews=parts",), "inputs_length": 64, "targets_length": 16}
+    why = "the held-out part of task 'reviews_part' is empty: all 3 rows were left out by its preprocessors: 3"
+    with pytest.raises(DataError, match=f"{why} left out by template 'part'; a template must"):
+        open_data(recipe(**given).resolve(), folder / "run")
+    said: list[str] = []
+    run = recipe(**given, judge=("*_part",)).resolve()
+    assert open_watched(run, folder / "run", BYTES, progress=None, workers=1, warn=said.append) == {}
+    assert len(said) == 1 and said[0].startswith(f"{why} left out by template 'part'")
 
 
 def test_it_shows_what_it_would_train_on(folder, capsys):
