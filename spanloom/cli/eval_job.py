@@ -36,7 +36,9 @@ from spanloom.evaluation.result_rows import TASK, Row, as_csv, as_jsonl, as_mark
 from spanloom.evaluation.results import key_of
 from spanloom.evaluation.rows import BATCH
 from spanloom.evaluation.task_metrics import MetricError
+from spanloom.pipeline.dataset import Dataset
 from spanloom.pipeline.durable import locked, write_file
+from spanloom.pipeline.left_out import skipped
 from spanloom.pipeline.order import spread
 from spanloom.pipeline.share import BuildShare
 from spanloom.settings.model import Model
@@ -153,7 +155,7 @@ def _heldout_tasks(
     from spanloom.pipeline.build_workers import default_workers
     from spanloom.pipeline.watched import open_heldout
 
-    display = make_display(sys.stderr)
+    display, empty = make_display(sys.stderr), list[str]()
     try:
         parts = open_heldout(
             run,
@@ -164,16 +166,28 @@ def _heldout_tasks(
             workers=default_workers(),
             warn=display.warn,
             alone=True,
+            tell_empty=empty.append,
         )
     finally:
         display.close()
-    _refuse_without([task.name for task in tasks if task.name not in parts], asked.tasks, some=bool(parts))
+    _refuse_without([task.name for task in tasks if task.name not in parts], asked.tasks, empty, some=bool(parts))
     known = [task for task in tasks if task.name in parts]
+    _tell_skipped(known, parts)
     return {task.name: HeldoutTask(task, parts[task.name], vocabulary, asked.decode, size) for task in known}
 
 
-def _refuse_without(lacking: Sequence[str], named: Sequence[str], *, some: bool) -> None:
-    """Raises CommandError for tasks that were named and hold nothing out, or if none does; says whom it passes over."""
+def _tell_skipped(tasks: Sequence[Task], parts: Mapping[str, Dataset]) -> None:
+    """Says which rows are not among the examples: what is measured is measured without them."""
+    for task in tasks:
+        if told := skipped(task, parts[task.name].store.report):
+            print(f"data: held-out part of {task.name}: skipped: {told}", file=sys.stderr)
+
+
+def _refuse_without(lacking: Sequence[str], named: Sequence[str], empty: Sequence[str], *, some: bool) -> None:
+    """Raises CommandError for tasks that were named and hold nothing out, or if none does; says whom it passes over.
+
+    `empty`: why some hold nothing out though rows were read.
+    """
     if not lacking:
         return
     names = ", ".join(lacking)
@@ -181,7 +195,11 @@ def _refuse_without(lacking: Sequence[str], named: Sequence[str], *, some: bool)
         raise CommandError(
             f"nothing is held out of {names}: give the source held-out files or a split of them (heldout_files, "
             "heldout_split), or keep a share out of training (heldout_share)"
+            if not empty
+            else "\n".join(empty)
         )
+    for why in empty:
+        print(why, file=sys.stderr)
     print(f"passed over, as nothing is held out: {names}", file=sys.stderr)
 
 

@@ -306,6 +306,26 @@ def test_text_alone_has_losses_alone(inside, place, capsys):
     }
 
 
+def test_rows_that_a_template_leaves_out_are_told(inside, capsys):
+    some = "{name: some, jinja: '{% if label %}{{text}} ||| yes{% endif %}'}"
+    every = "{name: every, inputs: '{{text}}', targets: a}"
+    none = "{name: none, jinja: '{{text}}'}"
+    (inside / "p.yaml").write_text(f"dataset: reviews\ntemplates: [{some}, {every}, {none}]")
+    words = ["hf", "prompted", "--data", "reviews=rows.jsonl", "--prompts", str(inside / "p.yaml"), "--start", "hf"]
+    words += ["--inputs-length", "48", "--targets-length", "14", "--out", str(inside), "--whole", "--max-examples", "2"]
+    why = "the held-out part of task 'reviews_none' is empty: all 100 rows were left out by its preprocessors: 100"
+    for _ in ("the stores are built", "the stores are there"):
+        assert main(["eval", *words]) == 0
+        said = capsys.readouterr().err.splitlines()
+        told = [line for line in said if "left out" in line and "reviews_none" not in line]
+        assert told == ["data: held-out part of reviews_some: skipped: 66 left out by template 'some'"]
+        assert any(why in line for line in said) and "passed over, as nothing is held out: reviews_none" in said
+    assert main(["eval", *words, "--tasks", "reviews_none"]) == 1
+    assert f"{why} left out by template 'none'; a template must give inputs" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
 def test_help_teaches(capsys, inside):
     assert main(["eval"]) == 2 and main(["eval", "--help"]) == 0
     text = capsys.readouterr().out
