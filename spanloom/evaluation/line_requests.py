@@ -97,10 +97,9 @@ def pair_of(record: Mapping[str, Any], lines: Lines, model: LoadedModel) -> list
     targets = record.get("targets")
     texts = [targets] if isinstance(targets, str) else targets
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        an_object = (
-            "" if record.keys() - {lines.field} else f'; lines are JSON: {{"{lines.field}": ..., "targets": ...}}'
-        )
-        raise BadLineError(f'needs a field "targets" that holds a string, or a list of strings{an_object}')
+        why = 'needs a field "targets" that holds a string, or a list of strings'
+        example = f'; lines are JSON: {{"{lines.field}": ..., "targets": ...}}'
+        raise BadLineError(why if record.keys() - {lines.field} else why + example)
     ids = model.encode(text_in(record, lines.field), eos=lines.inputs_eos)
     check_length(len(ids), lines)
     pairs = [(ids, model.encode(text)) for text in texts]

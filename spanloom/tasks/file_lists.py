@@ -142,7 +142,7 @@ def _irregular(path: str) -> BadInputError | None:
 
 
 def _like(names: list[str]) -> str:
-    """A pattern for the files of a folder: with the ending of the first that has one, with .gz what is before it too."""
+    """A pattern for the files of a folder: with the ending of the first that has one, two where one is .gz."""
     endings = ("".join(Path(name).suffixes[-2 if name.endswith(".gz") else -1 :]) for name in names)
     return "*" + next(filter(None, endings), ".txt")
 
