@@ -24,9 +24,13 @@ def load(path: "str | os.PathLike[str]", which: str = "last", mesh: "Mesh | None
     """
     from pathlib import Path
 
+    import jax
+
     from spanloom.evaluation.loaded import LoadedModel
     from spanloom.scale.libtpu import quiet_libtpu
+    from spanloom.training.fits import available_memory
     from spanloom.training.read_model import read_model
 
     quiet_libtpu()
-    return LoadedModel(read_model(Path(path), which), mesh)
+    source = read_model(Path(path), which)
+    return LoadedModel(source, mesh, available_memory(jax.local_devices()[0]))

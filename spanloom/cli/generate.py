@@ -1,7 +1,8 @@
 """`spanloom generate CHECKPOINT`: lines or JSONL in, JSONL with what the model writes out."""
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -53,14 +54,22 @@ def main(argv: Sequence[str]) -> int:
 
     chosen = options(Options, argv, "spanloom generate", "CHECKPOINT [--input FILE] [--output FILE] [flags]", ABOUT)
     settings = Generation(**{one.name: getattr(chosen, one.name) for one in dataclasses.fields(Generation)})
-    try:
+    with _naming_flags():
         check_generation(settings)
-    except ValueError as error:
-        raise UsageError(f"--{str(error).replace('_', '-', 1)}") from None
     if chosen.batch_size < 1:
         raise UsageError(f"--batch-size {chosen.batch_size}: must be 1 or more")
     _generate(chosen, settings)
     return 0
+
+
+@contextlib.contextmanager
+def _naming_flags() -> Iterator[None]:
+    """Inside, a ValueError, which begins with a setting's name, is one of that flag."""
+    try:
+        yield
+    except ValueError as error:
+        name, _, wrong = str(error).partition(" ")
+        raise UsageError(f"--{name.replace('_', '-')} {wrong}") from None
 
 
 def _generate(chosen: Any, settings: Generation) -> None:
@@ -70,9 +79,12 @@ def _generate(chosen: Any, settings: Generation) -> None:
     with compiled_programs_kept():
         source = load(chosen.checkpoint, chosen.which, chosen.mesh)
         from spanloom.evaluation.line_requests import record_of, request_of
+        from spanloom.evaluation.sequences import check_sequences
 
         lines = source.lines(chosen.field, chosen.inputs_eos)
         model = source.model
+        with _naming_flags():
+            check_sequences(settings, model.model, model.available)
 
         def read(number: int, line: str) -> tuple[dict[str, Any], Any]:
             record = record_of(line, lines.field)

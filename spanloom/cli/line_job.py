@@ -294,12 +294,13 @@ def load(checkpoint: str, which: str, mesh: Mesh) -> Source:
     from spanloom.training.read_model import read_model
 
     source = read_model(Path(checkpoint), which)
+    available = available_memory(jax.devices()[0])
     run = source.lineage.run
     features = {} if run is None else {feature.name: feature for feature in run.tasks[-1].features}
     return Source(
-        LoadedModel(source, mesh),
+        LoadedModel(source, mesh, available),
         {"model": source.lineage.origin, "fingerprint": source.fingerprint()},
         features["inputs"].add_eos if "inputs" in features else True,
-        most_tokens(source.model, available_memory(jax.devices()[0])),
+        most_tokens(source.model, available),
         run,
     )

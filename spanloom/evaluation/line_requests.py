@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spanloom.evaluation.loaded import LoadedModel
+from spanloom.evaluation.sequences import check_sequences
 from spanloom.evaluation.writing import Request, check_request, settings_with
 from spanloom.settings.generation import Generation
 from spanloom.settings.model import Model
@@ -87,6 +88,7 @@ def request_of(
             ids, settings_with(common, own), prefix, [model.vocabulary.encode(choice) for choice in choices]
         )
         check_request(request)
+        check_sequences(request.settings, model.model, model.available)
     except ValueError as error:
         raise BadLineError(str(error)) from None
     return request

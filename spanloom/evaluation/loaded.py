@@ -54,14 +54,19 @@ class LoadedModel:
     depend on the shape of a batch.
     """
 
-    def __init__(self, source: TrainedModel, mesh: Mesh | None = None) -> None:
-        """`mesh`: how weights and batches are divided among devices; None: all on the first one."""
+    def __init__(self, source: TrainedModel, mesh: Mesh | None = None, available: int | None = None) -> None:
+        """`mesh`: how weights and batches are divided among devices; None: all on the first one.
+
+        `available`: bytes of a device, beyond which nothing is written; None: unknown.
+        """
         self.model: Model = replace(source.model, dropout=0.0)
         """Architecture."""
         self.vocabulary: Vocabulary = build(source.vocabulary)
         """Text to ids and back."""
         self.origin: str = source.lineage.origin
         """Where it was read from."""
+        self.available: int | None = available
+        """Bytes of a device; None: nobody knows."""
         layout = None if mesh is None else make_layout(mesh)
         specs = declare(self.model)
         if layout is None:
@@ -114,7 +119,7 @@ class LoadedModel:
     def write(self, requests: Sequence[Request], batch_size: int = BATCH) -> list[list[Output]]:
         """The outputs of requests in ids, each with settings of its own, see `Writer.write`."""
         if self._writer is None:
-            self._writer = Writer(self.params, self.model, self.vocabulary.eos_id, self._devices)
+            self._writer = Writer(self.params, self.model, self.vocabulary.eos_id, self._devices, self.available)
         return self._writer.write(requests, batch_size)
 
     def as_text(self, outputs: Sequence[Output]) -> Generated:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from spanloom.evaluation.rows import BATCH, Devices, batches_by_length, padded
+from spanloom.evaluation.sequences import check_sequences
 from spanloom.model.decoding import Sampling, get_ready, room_for, sample
 from spanloom.model.decoding_beams import NOTHING, beam_search
 from spanloom.model.decoding_rules import Rules
@@ -48,8 +49,11 @@ class Output:
 class Writer:
     """Writes with one model. Its weights are made ready for decoding once, when this is made."""
 
-    def __init__(self, params: T5, model: Model, eos_id: int, devices: Devices | None = None) -> None:
-        self._model, self._eos_id = model, eos_id
+    def __init__(
+        self, params: T5, model: Model, eos_id: int, devices: Devices | None = None, available: int | None = None
+    ) -> None:
+        """`available`: bytes of a device, beyond which nothing is tried; None: unknown."""
+        self._model, self._eos_id, self._available = model, eos_id, available
         self._devices = devices or Devices()
         self._weights = get_ready(params, model, self._devices.place)
 
@@ -57,11 +61,13 @@ class Writer:
         """The outputs of each request, best first (drawn ones as they were drawn).
 
         A beam search that finds fewer sequences than asked for, as with few choices, gives fewer. Raises ValueError for
-        settings that make no sense, a prefix or choices that leave no room, and an empty input, naming the request.
+        settings that make no sense, more sequences than memory takes, a prefix or choices that leave no room, and an
+        empty input, naming the request.
         """
         for number, request in enumerate(requests, 1):
             try:
                 check_request(request)
+                check_sequences(request.settings, self._model, self._available)
             except ValueError as error:
                 raise ValueError(f"request {number}: {error}") from None
         groups: dict[Any, list[int]] = {}

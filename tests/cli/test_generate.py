@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tiny_model import TINY
 
 from spanloom.cli import line_job
 from spanloom.cli.main import main
@@ -23,6 +24,9 @@ class Echo:
     """Stands for a model: it writes its input backwards, and scores a target by its length."""
 
     vocabulary = build(Bytes())
+
+    model = TINY
+    available = 10**9
 
     def __init__(self):
         self.asked = []
@@ -98,6 +102,8 @@ COMMANDS = {
             '{"inputs": 3}': 'needs a field "inputs" that holds a string',
             '{"inputs": "a", "settings": {"beam": 2}}': "there is no setting 'beam'",
             '{"inputs": "a", "settings": {"max_length": "many"}}': "",
+            '{"inputs": "a", "settings": {"beams": 1000000}}': "beams is 1,000,000, and memory takes about 693 of",
+            '{"inputs": "a", "settings": {"beams": 1, "temperature": 1, "outputs": 100000}}': "outputs is 100,000, and memory takes",
             '{"inputs": "a", "choices": "b"}': '"choices" must be a list',
             "x" * 200: "has 201 tokens, and memory takes about 100",
             **NO_LINES,
@@ -263,6 +269,19 @@ def test_settings_are_checked_before_anything_is_read(capsys):
     assert "--top-k is set, but temperature is 0" in capsys.readouterr().err
     assert main(["generate", "/nowhere", "--beam", "3"]) == 2
     assert "did you mean --beams" in capsys.readouterr().err
+
+
+def test_flags_for_more_sequences_than_memory_takes_are_refused_before_a_line_is_read(echo, capsys):
+    for flags, said in (
+        (["--beams", "1000000"], "--beams is 1,000,000"),
+        (["--outputs", "999999"], "--outputs is 999"),
+    ):
+        assert (
+            main(["generate", "x", "--input", "/nowhere", *flags, "--temperature", str(int("--beams" not in flags))])
+            == 2
+        )
+        error = capsys.readouterr().err
+        assert said in error and "memory takes about 693" in error
 
 
 def test_answers_may_be_lines(tmp_path, echo):
