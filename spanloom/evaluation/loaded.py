@@ -8,12 +8,13 @@ import jax
 import numpy as np
 
 from spanloom.conversion.trained_model import TrainedModel
+from spanloom.evaluation.arguments import check_batch_size, check_text, pairs_of, texts_of
 from spanloom.evaluation.rows import BATCH, Devices
 from spanloom.evaluation.scoring import Score, Scorer
 from spanloom.evaluation.writing import Output, Request, Writer, settings_with
 from spanloom.model.params import T5, declare
 from spanloom.scale.mesh import make_layout, placement_of
-from spanloom.settings.generation import Generation
+from spanloom.settings.generation import Generation, check_generation
 from spanloom.settings.mesh import Mesh
 from spanloom.settings.model import Model
 from spanloom.vocabularies.build import build
@@ -98,12 +99,16 @@ class LoadedModel:
         Settings are those of `Generation`, whole or one by one: `generate(texts, beams=4, alpha=1.0)`. Every output
         begins with `prefix`, and is one of `choices` after it if there are any. Input i draws with seed + i.
         `inputs_eos`: whether an end of sequence follows the inputs, as in training (T0's and mT0's tasks have none).
-        Raises ValueError for settings that make no sense.
+        Raises ValueError for arguments and settings that make no sense.
         """
-        if isinstance(choices, str):
-            raise ValueError(f"choices is {choices!r:.40}; it must be a list of strings")
-        texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        texts = texts_of([inputs] if isinstance(inputs, str) else inputs, "inputs", "input")
+        check_text(prefix, "prefix")
+        choices = texts_of(choices, "choices", "choice")
+        check_batch_size(batch_size)
+        if not isinstance(settings, Generation | None):
+            raise ValueError(f"settings is {settings!r:.40}; it must be a Generation")
         chosen = settings_with(settings or Generation(), changes)
+        check_generation(chosen)  # before its seed is counted on from
         begin, ends = self.vocabulary.encode(prefix), [self.vocabulary.encode(choice) for choice in choices]
         requests = [
             Request(
@@ -132,8 +137,13 @@ class LoadedModel:
     ) -> list[Score]:
         """How likely the model finds each target after its input: `log_prob` (end of sequence included), `normalized`.
 
-        Pairs with the same input are cheapest side by side: it is encoded once for them.
+        Pairs with the same input are cheapest side by side: it is encoded once for them. Raises ValueError for what are
+        no pairs of strings.
         """
+        pairs = pairs_of(pairs, '("question", "yes")')
+        for number, (inputs, target) in enumerate(pairs, 1):
+            check_text(inputs, f"pair {number}: the input")
+            check_text(target, f"pair {number}: the target")
         ids = [(self.encode(inputs, eos=inputs_eos), self.encode(target)) for inputs, target in pairs]
         return self.score_ids(ids, batch_size)
 

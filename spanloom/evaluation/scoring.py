@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spanloom.evaluation.arguments import check_batch_size, check_ids, pairs_of
 from spanloom.evaluation.rows import BATCH, Devices, batches_by_length, padded, width_for
 from spanloom.model.params import T5
 from spanloom.model.scoring import token_log_probs
@@ -41,10 +42,14 @@ class Scorer:
     def score(self, pairs: Sequence[tuple[Ids, Ids]], batch_size: int = BATCH) -> list[Score]:
         """The score of each pair of encoder tokens and target tokens (the end of sequence counts where it is given).
 
-        An input that comes with several targets is encoded once for those that fit a row. Raises ValueError for a
-        target that holds padding (0).
+        An input that comes with several targets is encoded once for those that fit a row. Raises ValueError for
+        what is no pair of ids that the model has, and for a target that holds padding (0).
         """
-        for number, (_, target) in enumerate(pairs, 1):
+        check_batch_size(batch_size)
+        pairs = pairs_of(pairs, "([5, 1], [6, 1])")
+        for number, (inputs, target) in enumerate(pairs, 1):
+            check_ids(inputs, self._model.vocab_size, f"pair {number}: the input")
+            check_ids(target, self._model.vocab_size, f"pair {number}: the target")
             if not all(target):
                 raise ValueError(f"pair {number}: the target holds the id 0, which is padding")
         rows = list(_rows(pairs))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from spanloom.evaluation.arguments import check_batch_size, check_ids
 from spanloom.evaluation.rows import BATCH, Devices, batches_by_length, padded
 from spanloom.evaluation.sequences import check_sequences
 from spanloom.model.decoding import Sampling, get_ready, room_for, sample
@@ -61,11 +62,13 @@ class Writer:
         """The outputs of each request, best first (drawn ones as they were drawn).
 
         A beam search that finds fewer sequences than asked for, as with few choices, gives fewer. Raises ValueError for
-        settings that make no sense, more sequences than memory takes, a prefix or choices that leave no room, and an
-        empty input, naming the request.
+        settings that make no sense, more sequences than memory takes, a prefix or choices that leave no room, an empty
+        input and ids that the model has not, naming the request.
         """
+        check_batch_size(batch_size)
         for number, request in enumerate(requests, 1):
             try:
+                _check_ids(request, self._model.vocab_size)
                 check_request(request)
                 check_sequences(request.settings, self._model, self._available)
             except ValueError as error:
@@ -157,6 +160,13 @@ def check_request(request: Request) -> None:
                 f"no_repeat_ngram is {settings.no_repeat_ngram}, and choice {number} repeats so many tokens: set it to "
                 "0 there"
             )
+
+
+def _check_ids(request: Request, vocab_size: int) -> None:
+    check_ids(request.inputs, vocab_size, "the input")
+    check_ids(request.prefix, vocab_size, "the prefix")
+    for number, choice in enumerate(request.choices, 1):
+        check_ids(choice, vocab_size, f"choice {number}")
 
 
 def _repeats(prefix: Ids, choice: Ids, length: int) -> bool:

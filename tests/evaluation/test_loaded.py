@@ -124,6 +124,71 @@ def test_requests_that_cannot_be_answered_are_refused(model):
         check_request(Request([5], pairs, prefix=[4, 5], choices=[[6], [4, 5]]))
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"seed": "1"}, "seed is '1'; it must be a whole number"),
+        ({"prefix": None}, "prefix is None; it must be a string"),
+        ({"choices": [1]}, "choice 1 is 1; it must be a string"),
+        ({"choices": None}, "choices is None; it must be a list of strings"),
+        ({"inputs": ["a", 3]}, "input 2 is 3; it must be a string"),
+        ({"inputs": None}, "inputs is None; it must be a list of strings"),
+        ({"settings": {"beams": 4}}, "settings is {'beams': 4}; it must be a Generation"),
+        ({"batch_size": 0}, "batch_size is 0; it must be a whole number, 1 or more"),
+        ({"batch_size": -1}, "batch_size is -1"),
+        ({"batch_size": 2.0}, "batch_size is 2.0"),
+    ],
+)
+@pytest.mark.short
+def test_arguments_that_make_no_sense_are_refused_by_their_names(model, changes, said):
+    with pytest.raises(ValueError, match=said):
+        model.generate(**{"inputs": ["a"], "max_length": 4, **changes})
+
+
+@pytest.mark.short
+def test_what_are_no_pairs_is_not_scored(model):
+    """A string of two letters comes apart as a pair would."""
+    for pairs in (["ab", "cd"], "ab", [("a", "b", "c")], [3]):
+        with pytest.raises(ValueError, match=r"pair 1 is .*; it must be an input and a target, such as"):
+            model.score(pairs)
+    with pytest.raises(ValueError, match="pair 2: the target is 3; it must be a string"):
+        model.score([("a", "b"), ("a", 3)])
+    for pairs in (["ab"], [[5, 1, 6]]):
+        with pytest.raises(ValueError, match=r"pair 1 is .*; it must be an input and a target, such as"):
+            model.score_ids(pairs)
+    with pytest.raises(ValueError, match="pair 1: the input is 'a'; it must be a list of ids"):
+        model.score_ids([("a", "b")])
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        model.score([("a", "b")], batch_size=0)
+    with pytest.raises(ValueError, match="batch_size is -1"):
+        model.score_ids([([5, 1], [6, 1])], -1)
+    (listed,), (of_numpy,) = model.score_ids([[[5, 1], [6, 1]]]), model.score_ids(np.array([[[5, 1], [6, 1]]]))
+    assert listed == of_numpy
+    with pytest.raises(ValueError, match="pairs is None; it must be a list of pairs"):
+        model.score(None)
+    texts, targets = ["a", "b"], ["c", "d"]
+    assert model.score(zip(texts, targets, strict=True)) == model.score([("a", "c"), ("b", "d")])
+    assert len(model.generate(iter(texts), choices=iter(targets), max_length=4)) == 2
+
+
+@pytest.mark.parametrize("bad", [-1, 384, 2**40])
+@pytest.mark.short
+def test_ids_that_the_model_has_not_are_named(model, bad):
+    said = f"holds the id {bad}; the model's are 0 to 383"
+    for what, pair in {"input": ([5, bad], [6, 1]), "target": ([5, 1], np.array([6, bad]))}.items():
+        with pytest.raises(ValueError, match=f"pair 2: the {what} {said}"):
+            model.score_ids([([383, 1], [6, 1]), pair])
+    bad_ones = {
+        "the input": Request([5, bad]),
+        "the prefix": Request([5, 1], prefix=[bad]),
+        "choice 2": Request([5, 1], choices=[[6], [bad]]),
+    }
+    for what, request in bad_ones.items():
+        with pytest.raises(ValueError, match=f"request 2: {what} {said}"):
+            model.write([Request([383, 1]), request])
+
+
 @pytest.mark.short
 def test_importing_the_package_stays_light():
     check = "import spanloom, sys; assert spanloom.load; assert not {'jax', 'numpy'} & set(sys.modules)"
