@@ -16,6 +16,7 @@ from spanloom.report.numbers import Table
 from spanloom.report.run_view import Stage, View
 from spanloom.settings.mixture import Mixture
 from spanloom.tasks.rates import Size, task_rates
+from spanloom.tasks.rows import ROW
 from spanloom.training.progress import amount
 
 RECENT, PARTS = 50, 20
@@ -34,7 +35,7 @@ def summary(views: Sequence[View]) -> Table:
         "state",
         "steps",
         "parameters",
-        "training loss",
+        "training loss, recent",
         "held-out loss",
         "lowest",
         "tokens",
@@ -230,7 +231,7 @@ def data(views: Sequence[View]) -> Table:
         "documents",
         "examples",
         "tokens",
-        "mean length",
+        "mean length (inputs+targets)",
         "rate",
         "files",
     )
@@ -262,7 +263,7 @@ def _stores(view: View) -> Iterator[tuple[str, Mapping[str, Any], Stage]]:
 
 def _amounts(meta: Mapping[str, Any]) -> tuple[str, str, str, str]:
     counts, report = (_dict(meta.get(name)) for name in ("counts", "report"))
-    columns = [one for one in _dict(counts.get("columns")).values() if isinstance(one, dict)]
+    columns = _columns(counts)
     tokens = [one.get("tokens") for one in columns]
     rows = [one.get("rows") for one in columns]
     means = [f"{t / r:,.1f}" for t, r in zip(tokens, rows, strict=True) if _is_count(t) and _is_count(r) and r]
@@ -272,6 +273,11 @@ def _amounts(meta: Mapping[str, Any]) -> tuple[str, str, str, str]:
         _count(sum(t for t in tokens if _is_count(t)) if tokens else None),
         "+".join(means) or "-",
     )
+
+
+def _columns(counts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Counts of the columns of tokens; what a row holds beside them is for metrics."""
+    return [one for name, one in _dict(counts.get("columns")).items() if name != ROW and isinstance(one, dict)]
 
 
 def _files(meta: Mapping[str, Any]) -> str:
@@ -291,7 +297,7 @@ def shares_of(stage: Stage) -> dict[str, float]:
     for task in stage.run.tasks:
         meta = _dict(stage.stores.get(f"{task.name}/train"))
         counts, report = _dict(meta.get("counts")), _dict(meta.get("report"))
-        tokens = [one.get("tokens", 0) for one in _dict(counts.get("columns")).values() if isinstance(one, dict)]
+        tokens = [one.get("tokens", 0) for one in _columns(counts)]
         sizes[task.name] = Size(
             examples=counts.get("examples"),
             documents=report.get("documents"),
