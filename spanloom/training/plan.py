@@ -81,9 +81,15 @@ class Plan:
 
     @property
     def bounds(self) -> dict[str, float]:
-        """Least seconds of a step by what limits it: arithmetic, memory, network."""
+        """Least seconds of a step by what limits it: arithmetic, memory, network. By formula, memory is weights and the
+        optimizer's state, read once and written once.
+        """
         if self.compiled is None:
-            return {"arithmetic": self.formula_flops / self.on.devices / self.on.flops}
+            found = {"arithmetic": self.formula_flops / self.on.devices / self.on.flops}
+            if self.on.bandwidth:
+                state = sum(self.needs.parts.get(name, 0.0) for name in ("weights", "optimizer"))
+                found["memory"] = 2 * state / self.on.bandwidth
+            return found
         found = {"arithmetic": self.compiled.cost.flops / self.on.flops}
         if self.on.bandwidth:
             found["memory"] = self.compiled.cost.bytes / self.on.bandwidth

@@ -14,7 +14,7 @@ from spanloom.scale.mesh import MeshError
 from spanloom.scale.topologies import topology
 from spanloom.settings.mesh import Mesh
 from spanloom.settings.objectives import Supervised
-from spanloom.settings.optimizer import Adafactor
+from spanloom.settings.optimizer import Adafactor, AdamW
 from spanloom.settings.packing import Packed
 from spanloom.settings.task import PairFiles
 from spanloom.settings.vocabulary import SentencePiece
@@ -79,8 +79,19 @@ def test_what_does_not_fit_has_the_smallest_change_that_was_compiled_and_fits(ru
 def test_gpus_go_by_formula(run):
     found = make_plan(run, DATA, topology("h100x8"))
     assert found.compiled is None and "nothing here compiles for h100x8" in found.why
-    assert found.needs.fits and found.mfu == pytest.approx(1.0)
+    assert found.needs.fits and found.mfu == pytest.approx(found.bounds["arithmetic"] / found.step_seconds)
     assert found.mesh == {"replica": 1, "data": 8, "fsdp": 1, "tensor": 1}
+
+
+def test_by_formula_weights_and_the_optimizer_s_state_are_read_and_written_once(run):
+    """Small models on fast devices are bound by it: counting arithmetic alone, a step took no time."""
+    one, eight = (make_plan(replace(run, optimizer=AdamW()), DATA, topology(f"h100x{count}")) for count in (1, 8))
+    moved = 2 * 3 * 4 * sum(one.parameters.values())  # the weights and both moments, float32
+    assert one.bounds["memory"] == pytest.approx(moved / one.on.bandwidth, rel=0.01)
+    assert one.step_seconds == one.bounds["memory"] > one.bounds["arithmetic"] and one.mfu < 1
+    assert eight.bounds["memory"] == one.bounds["memory"], "every device has all of it"
+    divided = make_plan(replace(run, optimizer=AdamW(), mesh=Mesh(fsdp=8)), DATA, topology("h100x8"))
+    assert divided.bounds["memory"] < one.bounds["memory"] / 4
 
 
 def test_without_the_compiler_a_formula_and_what_to_install(run, monkeypatch):
