@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import runpy
 import subprocess
 import sys
@@ -22,6 +23,17 @@ PREPARE = EXAMPLES / "prompted_small" / "prepare.py"
 PAIRS = EXAMPLES / "prompted_small" / "pairs.py"
 SHARED_WORDS = EXAMPLES / "prompted_small" / "shared_words.py"
 TABLE = EXAMPLES / "words_to_sounds" / "table.py"
+
+
+def test_the_run_on_prompts_ends_where_its_first_step_fails(tmp_path):
+    places = [tmp_path / name for name in ("nothing", "novels.jsonl", "prompts", "out")]
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    line = ["bash", PREPARE.with_name("run.sh"), *places]
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == 1
+    (said,) = done.stderr.splitlines()
+    assert said.startswith(f"{places[0]} is not as these data sets were published: FileNotFoundError")
+    assert not list(places[-1].glob("data")) and not list(places[-1].glob("pairs*"))
 
 
 def rows_of(path: Path) -> list[dict]:

@@ -148,5 +148,9 @@ def _write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         raise SystemExit(__doc__)
-    for name, count in prepare(Path(sys.argv[1]), Path(sys.argv[2])).items():
+    try:
+        counts = prepare(Path(sys.argv[1]), Path(sys.argv[2]))
+    except (OSError, ValueError, KeyError, ElementTree.ParseError) as error:
+        raise SystemExit(f"{sys.argv[1]} is not as these data sets were published: {error!r}") from error
+    for name, count in counts.items():
         print(f"{count:>7,} rows  {sys.argv[2]}/{name}")
