@@ -66,6 +66,7 @@ def judged(
         numbers[MAJORITY] = _majority_of_options(rows)
         if hidden := without_answer(rows):
             notes.append(f"{len(hidden):,} examples have no right option, and count as wrong")
+        notes += _notes_of_choices(kept)
     elif made:
         commonest = Counter(one.target for one in made).most_common(1)[0][1]
         numbers[COMMONEST] = 100 * commonest / len(made)
@@ -78,6 +79,15 @@ def _notes(records: Sequence[Record]) -> Iterator[str]:
         yield f"{cut:,} targets are longer than the model may write (a larger task.objective.targets_length lets it)"
     if unknown := sum(bool(record.get("unknown")) for record in records):
         yield f"{unknown:,} targets hold what the vocabulary cannot write"
+
+
+def _notes_of_choices(records: Sequence[Record]) -> Iterator[str]:
+    """What ranks of choices may hide: a template that leaves one of them empty, or gives one twice."""
+    choices = [record["choices"] for record in records if "choices" in record]
+    if empty := sum(not all(map(str.strip, some)) for some in choices):
+        yield f"{empty:,} examples have an empty choice, which is scored by the end of sequence alone"
+    if alike := sum(len({*some}) < len(some) for some in choices):
+        yield f"{alike:,} examples have choices that are alike"
 
 
 def _is_share(task: Task, name: str) -> bool:

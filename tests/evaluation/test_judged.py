@@ -42,6 +42,14 @@ def test_losses_ranks_and_the_majority():
     assert said.examples == 5 and said.notes == ("1 examples have no right option, and count as wrong",)
 
 
+def test_choices_that_are_empty_or_alike_are_told():
+    rows = [record(n, [0], [-1.0, -2.0], choices=list(choices)) for n, choices in enumerate(("ab", "a ", "aa", "  "))]
+    assert judged(TASK, None, rows).notes == (
+        "2 examples have an empty choice, which is scored by the end of sequence alone",
+        "2 examples have choices that are alike",
+    )
+
+
 def test_intervals_hold_the_numbers_and_are_those_of_the_bootstrap():
     records = [record(n, [n % 3], [-float(n % 4), -1.0, -float(n % 5)], loss=n + 1.0) for n in range(60)]
     said = judged(TASK, None, records, normalised=True, resamples=200).numbers
