@@ -125,10 +125,11 @@ def _irregular(path: str) -> BadInputError | None:
     """Why a path is no file to read, or None."""
     if os.path.isdir(path):
         names = _names(path)
+        like = _like(names)
         some = f"it holds {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}" if names else "it is empty"
         return BadInputError(
-            path, f"is a folder, not a file ({some})", f"Name its files: {os.path.join(path, _like(names))!r}, or "
-            f"{os.path.join(path, '**', _like(names))!r} for folders below too", reason="folder",
+            path, f"is a folder, not a file ({some})", f"Name its files: {os.path.join(path, like)!r}, or "
+            f"{os.path.join(path, '**', like)!r} for folders below too", reason="folder",
         )  # fmt: skip
     if not os.path.exists(path):
         return BadInputError(
@@ -142,9 +143,12 @@ def _irregular(path: str) -> BadInputError | None:
 
 
 def _like(names: list[str]) -> str:
-    """A pattern for the files of a folder: with the ending of the first that has one, two where one is .gz."""
-    endings = ("".join(Path(name).suffixes[-2 if name.endswith(".gz") else -1 :]) for name in names)
-    return "*" + next(filter(None, endings), ".txt")
+    """A pattern for the files of a folder: with the ending of the first that has one, and what is before that of a
+    compression.
+    """
+    endings = (Path(name).suffixes for name in names)
+    found = next(filter(None, endings), [".txt"])
+    return "*" + "".join(found[-2 if found[-1] in SUFFIXES else -1 :])
 
 
 def _why_nothing(path: str, folders: list[str]) -> tuple[str, str]:

@@ -79,7 +79,9 @@ def test_what_does_not_fit_has_the_smallest_change_that_was_compiled_and_fits(ru
 def test_gpus_go_by_formula(run):
     found = make_plan(run, DATA, topology("h100x8"))
     assert found.compiled is None and "nothing here compiles for h100x8" in found.why
-    assert found.needs.fits and found.mfu == pytest.approx(found.bounds["arithmetic"] / found.step_seconds)
+    assert found.needs.fits and found.mfu < 1, "so few rows take longer to read and write the weights"
+    many = make_plan(replace(run, batch_size=1 << 16), DATA, topology("h100x8"), search=False)
+    assert many.mfu == pytest.approx(1.0)
     assert found.mesh == {"replica": 1, "data": 8, "fsdp": 1, "tensor": 1}
 
 

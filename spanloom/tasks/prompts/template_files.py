@@ -103,16 +103,15 @@ def _about(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     about = {**(metadata or {}), **{field: given[field] for field in _METADATA if field in given}}
     told: dict[str, Any] = {}
     for field in _METADATA:
-        value, is_list = about.get(field), field in _LISTS
-        if (
-            is_list
-            and value is not None
-            and not (isinstance(value, list) and all(isinstance(one, str) for one in value))
-        ):
-            raise PromptError(f"{where}: {field} is {value!r}: must be a list of texts, such as {_LISTS[field]}")
-        if not is_list and not isinstance(value, bool | None):
+        value = about.get(field)
+        if field in _LISTS:
+            if not isinstance(value, list | None) or not all(isinstance(one, str) for one in value or ()):
+                raise PromptError(f"{where}: {field} is {value!r}: must be a list of texts, such as {_LISTS[field]}")
+            told[field] = tuple(value or ())
+        elif isinstance(value, bool | None):
+            told[field] = bool(value)
+        else:
             raise PromptError(f"{where}: {field} is {value!r}: must be true or false, without quotes")
-        told[field] = tuple(value or ()) if is_list else bool(value)
     return told
 
 
