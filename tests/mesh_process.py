@@ -17,13 +17,21 @@ from spanloom.optim.build import build, learning_rate
 from spanloom.scale.mesh import make_layout, placement_of
 from spanloom.settings.mesh import Mesh
 from spanloom.settings.model import Model
-from spanloom.settings.optimizer import Adafactor, AdamW, Constant
+from spanloom.settings.optimizer import Adafactor, AdamW, Constant, Muon, ScheduleFree
 from spanloom.settings.run import Loss
 from spanloom.settings.weights import Weights
-from spanloom.training.state import drawn_weights, fresh_state
+from spanloom.training.state import drawn_weights, fresh_state, state_places
 from spanloom.training.step import make_train_step
 
 MODEL = Model(384, d_model=64, d_ff=96, num_heads=8, d_kv=16, num_encoder_layers=2, num_decoder_layers=2)
+
+OPTIMIZERS = {
+    "adamw": AdamW(),
+    "adafactor": Adafactor(min_dim_size_to_factor=32, learning_rate=1e-2),
+    "momentum": Adafactor(min_dim_size_to_factor=32, learning_rate=1e-2, beta1=0.9, global_norm_clip=0.1),
+    "muon": Muon(),
+    "schedule_free": ScheduleFree(),
+}
 
 
 def batch(step: int, packed: bool) -> dict[str, np.ndarray]:
@@ -44,16 +52,15 @@ def batch(step: int, packed: bool) -> dict[str, np.ndarray]:
 
 def train(case: dict, steps: int) -> dict:
     model = dataclasses.replace(MODEL, **case.get("model", {}))
-    optimizer = {"adamw": AdamW(), "adafactor": Adafactor(min_dim_size_to_factor=32, learning_rate=1e-2)}[
-        case.get("optimizer", "adamw")
-    ]
+    optimizer = OPTIMIZERS[case.get("optimizer", "adamw")]
+    weights = Weights(**case.get("weights", {}))
     layout = make_layout(Mesh(**case["mesh"]), jax.devices()[: case.get("devices", 8)])
     specs = declare(model)
-    built = build(optimizer, Constant(), specs)
+    built = build(optimizer, Constant(), specs, weights)
     key = jax.random.key(case.get("seed", 0))
-    shapes = jax.eval_shape(lambda key: fresh_state(drawn_weights(specs, Weights(), key), built), key)
-    places = layout.like_params(specs, shapes)
-    state = jax.jit(lambda key: fresh_state(drawn_weights(specs, Weights(), key), built), out_shardings=places)(key)
+    shapes = jax.eval_shape(lambda key: fresh_state(drawn_weights(specs, weights, key), built), key)
+    places = state_places(specs, shapes, layout)
+    state = jax.jit(lambda key: fresh_state(drawn_weights(specs, weights, key), built), out_shardings=places)(key)
     step = make_train_step(
         model,
         Loss(normalizer=case.get("normalizer", "real_tokens")),
@@ -70,9 +77,18 @@ def train(case: dict, steps: int) -> dict:
     for number in range(steps):
         state, metrics = compiled(state, layout.put_batch(batch(number, packed), 16))
         losses.append(float(metrics["loss"]))
-    large = [leaf for leaf in flatten(state.params).values() if leaf.size > 4096]
-    held = max(leaf.addressable_shards[0].data.size / leaf.size for leaf in large)
-    return {"losses": losses, "largest_share": held}
+    shares = {"weights": largest_share(flatten(state.params).values()), "moments": largest_share(moments(state))}
+    return {"losses": losses, "shares": shares}
+
+
+def moments(state) -> list:
+    """What the optimizer keeps for every number of a matrix."""
+    shapes = {leaf.shape for leaf in jax.tree.leaves(state.params)}
+    return [leaf for leaf in jax.tree.leaves(state.opt_state) if leaf.shape in shapes]
+
+
+def largest_share(leaves) -> float:
+    return max((x.addressable_shards[0].data.size / x.size for x in leaves if x.size > 4096), default=0)
 
 
 if __name__ == "__main__":

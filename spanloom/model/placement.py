@@ -40,8 +40,12 @@ class Placement:
         """
         return params
 
+    def for_update(self, tree: Any, specs: Any) -> Any:
+        """Gradients of parameters, as the optimizer is to have them."""
+        return tree
+
     def stored(self, tree: Any, specs: Any) -> Any:
-        """Parameters, or gradients of them, as the optimizer keeps them."""
+        """Parameters, or updates of them, as they are kept."""
         return tree
 
 

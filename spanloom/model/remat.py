@@ -66,3 +66,18 @@ def _taken_backward(_: None, gradient: Any) -> tuple[Any, None, None]:
 
 
 taken_again.defvjp(_taken_forward, _taken_backward)
+
+
+@jax.custom_vjp
+def in_turn(x: jax.Array, following: Any) -> tuple[jax.Array, Any]:
+    """A layer's input and the parameters of the layer after it, unchanged.
+
+    The backward pass goes on below this layer only when it has the gradient of those parameters. Devices add gradients
+    up beside the backward pass, and XLA would have them wait for one another, half a model's of them at a time.
+    """
+    return x, following
+
+
+in_turn.defvjp(
+    lambda x, following: ((x, following), None), lambda _, gradients: jax.lax.optimization_barrier(gradients)
+)

@@ -15,7 +15,7 @@ from spanloom.model import params as tree
 from spanloom.model.attention import Mask, make_mask, position_bias
 from spanloom.model.layers import attend, dropout, mlp, rms_norm, subkey
 from spanloom.model.placement import ANYWHERE, Placement
-from spanloom.model.remat import rematerialized, rematerialized_in_place
+from spanloom.model.remat import in_turn, rematerialized, rematerialized_in_place
 from spanloom.settings.model import Model
 
 Batch = Mapping[str, Any]
@@ -223,8 +223,11 @@ def _run(layer: Callable[..., jax.Array], x: jax.Array, stacked: Any, depth: int
         layer = rematerialized(layer, config)
         return jax.lax.scan(lambda x, p: (layer(x, *p), None), x, (stacked, jnp.arange(depth)))[0]
     layer = rematerialized_in_place(layer, config, stacked)
-    for number, own in enumerate(unstack_layers(stacked, depth)):
-        x = layer(x, own, number)
+    layers = unstack_layers(stacked, depth)
+    for number in range(depth):
+        if config.remat != "none" and number + 1 < depth:
+            x, layers[number + 1] = in_turn(x, layers[number + 1])
+        x = layer(x, layers[number], number)
     return x
 
 

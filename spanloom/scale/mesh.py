@@ -15,7 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from spanloom.model.params import ParamSpec, flatten, path_name
 from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.pipeline.positions import Share
-from spanloom.scale.rules import Rule, partition_spec, rules_of, without
+from spanloom.scale.rules import Rule, partition_spec, rules_of, update_spec, without
 from spanloom.settings.mesh import AXES, BATCH_AXES, Mesh
 
 
@@ -65,20 +65,28 @@ class Layout(Placement):
         """Of every parameter that `specs` declares, in the same tree."""
         return jax.tree.map(lambda spec: self.sharding(spec.axes, spec.shape), specs)
 
-    def like_params(self, specs: Any, tree: Any) -> Any:
-        """Of a tree that holds arrays beside parameters, such as an optimizer's state or a whole train state.
+    def updates(self, specs: Any) -> Any:
+        """Of every parameter's gradient and update (`spanloom.scale.rules.update_spec`), in the same tree."""
+        return jax.tree.map(lambda spec: NamedSharding(self.mesh, self._update_spec(spec)), specs)
 
-        An array under a parameter's name and in its shape is divided as that is; everything else is kept whole by
-        every device, Adafactor's rows and columns among it, as T5X does.
+    def optimizer_state(self, specs: Any, tree: Any) -> Any:
+        """Of a tree that holds arrays beside parameters, such as an optimizer's state.
+
+        An array under a parameter's name and in its shape is divided as its gradient is; everything else is kept whole
+        by every device, Adafactor's rows and columns among it, as T5X does.
         """
         flat: dict[str, ParamSpec] = flatten(specs)
 
         def one(path: Any, leaf: Any) -> NamedSharding:
             spec = flat.get(_owner(path_name(path), flat))
-            alike = spec is not None and tuple(leaf.shape) == tuple(spec.shape)
-            return self.sharding(spec.axes, spec.shape) if spec is not None and alike else self.replicated
+            if spec is None or tuple(leaf.shape) != tuple(spec.shape):
+                return self.replicated
+            return NamedSharding(self.mesh, self._update_spec(spec))
 
         return jax.tree_util.tree_map_with_path(one, tree)
+
+    def _update_spec(self, spec: ParamSpec) -> PartitionSpec:
+        return update_spec(self.rules, spec.axes, spec.shape, self.sizes)
 
     # ---- Arrays of this process --------------------------------------------------------------------------------------
 
@@ -143,13 +151,14 @@ class Layout(Placement):
         return divided(*(x for x, _ in operands))
 
     def weights(self, params: Any, specs: Any) -> Any:
-        """Gathered from along fsdp just before they are used; divided along tensor. Their gradients are divided along
-        fsdp again at once: a constraint's own gradient would have them whole, of all layers together.
+        """Gathered from along fsdp just before they are used; divided along tensor. Their gradients are divided for the
+        update at once: a constraint's own gradient would have them whole, of all layers together.
         """
 
         def gather(spec: ParamSpec, x: jax.Array) -> jax.Array:
             stored = partition_spec(self.rules, spec.axes, spec.shape, self.sizes)
-            return _gathered(self._of_layer(without(stored, "fsdp"), x), self._of_layer(stored, x), x)
+            places = (without(stored, "fsdp"), stored, self._update_spec(spec))
+            return _gathered(*(self._of_layer(place, x) for place in places), x)
 
         return jax.tree.map(gather, specs, params)
 
@@ -157,21 +166,39 @@ class Layout(Placement):
         """The sharding of one layer of a stack whose is `spec`, or of the stack."""
         return NamedSharding(self.mesh, PartitionSpec(*spec[len(spec) - x.ndim :]))
 
+    def for_update(self, tree: Any, specs: Any) -> Any:
+        """Along data too."""
+        return jax.lax.with_sharding_constraint(tree, self.updates(specs))
+
     def stored(self, tree: Any, specs: Any) -> Any:
         """Divided by the rules, along fsdp too."""
         return jax.lax.with_sharding_constraint(tree, self.params(specs))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _gathered(whole: NamedSharding, stored: NamedSharding, x: jax.Array) -> jax.Array:
-    """`x` divided as `whole`, its gradient as `stored`."""
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _gathered(whole: NamedSharding, stored: NamedSharding, updated: NamedSharding, x: jax.Array) -> jax.Array:
+    """`x` divided as `whole`, its gradient as `updated`.
+
+    That is taken as `stored` first. Straight from the product that it is, XLA would divide it in as many small products
+    and send them around in a circle, which keeps that product's factors in memory for long.
+    """
     return jax.lax.with_sharding_constraint(x, whole)
 
 
-_gathered.defvjp(
-    lambda whole, stored, x: (jax.lax.with_sharding_constraint(x, whole), None),
-    lambda whole, stored, _, gradient: (jax.lax.with_sharding_constraint(gradient, stored),),
-)
+def _gathered_forward(
+    whole: NamedSharding, stored: NamedSharding, updated: NamedSharding, x: jax.Array
+) -> tuple[jax.Array, None]:
+    return _gathered(whole, stored, updated, x), None
+
+
+def _gathered_backward(
+    whole: NamedSharding, stored: NamedSharding, updated: NamedSharding, _: None, gradient: jax.Array
+) -> tuple[jax.Array]:
+    summed = jax.lax.with_sharding_constraint(gradient, stored)
+    return (jax.lax.with_sharding_constraint(summed, updated),)
+
+
+_gathered.defvjp(_gathered_forward, _gathered_backward)
 
 
 def make_layout(settings: Mesh, devices: Sequence[Any] | None = None) -> Layout:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from jax.sharding import PartitionSpec
 
+from spanloom.optim.factoring import LAYER_AXES
 from spanloom.settings.mesh import AXES, BATCH_AXES, Mesh
 from spanloom.settings.nearest import did_you_mean
 
@@ -75,6 +76,27 @@ def partition_spec(
             target if _divides(target, size, sizes) else None for target, size in zip(targets, shape, strict=True)
         ]
     return PartitionSpec(*targets)
+
+
+def update_spec(
+    rules: Sequence[Rule], axes: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int]
+) -> PartitionSpec:
+    """How a parameter's gradient is divided, and what an optimizer keeps for each of its numbers.
+
+    As the parameter is, and where that is divided along fsdp, or would be if the mesh had any, along data too: devices
+    that keep the same weights add up, and update, a part each (Xu et al. 2020, arXiv:2004.13336; ZeRO, Rajbhandari et
+    al. 2020). Not so a vector, which is not worth a message.
+    """
+    stored = partition_spec(rules, axes, shape, sizes)
+    if len([axis for axis in axes if axis not in LAYER_AXES]) < 2:
+        return stored
+    both = ("fsdp", "data")
+    return PartitionSpec(
+        *(
+            both if target == "fsdp" and _divides(both, size, sizes) else target
+            for target, size in zip(stored, shape, strict=True)
+        )
+    )
 
 
 def without(spec: PartitionSpec, axis: str) -> PartitionSpec:

@@ -18,7 +18,8 @@ class Mesh:
     replica: Extent = 1
     """Copies of the whole grid, such as slices of TPUs joined by a slow network; each has a share of the batch."""
     data: Extent = "auto"
-    """Devices that have a share of the batch each and copies of the weights. auto: all that the others leave."""
+    """Devices that have a share of the batch each and copies of the weights. auto: all that the others leave. Each
+    updates a part of the weights for all, and keeps that part of gradients and moments (ZeRO-2)."""
     fsdp: Extent = 1
     """Devices that have a share of the batch each and keep a share of every weight and of the optimizer's state
     (fully sharded data parallelism, ZeRO-3)."""

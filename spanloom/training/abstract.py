@@ -13,7 +13,7 @@ from spanloom.optim.build import learning_rate
 from spanloom.scale.mesh import Layout, placement_of
 from spanloom.settings.packing import Packed
 from spanloom.settings.run import Run
-from spanloom.training.state import TrainState, state_shapes
+from spanloom.training.state import TrainState, state_places, state_shapes
 from spanloom.training.step import make_train_step
 
 _ENCODER = ("encoder_input_tokens",)
@@ -26,7 +26,7 @@ def abstract_state(run: Run, layout: Layout) -> TrainState:
     specs = declare(run.model)
     optimizer = build_optimizer(run.optimizer, run.schedule, specs, run.weights, run.seed)
     shapes = state_shapes(specs, optimizer, run.weights)
-    return jax.tree.map(_struct, shapes, layout.like_params(specs, shapes))
+    return jax.tree.map(_struct, shapes, state_places(specs, shapes, layout))
 
 
 def abstract_batch(run: Run, lengths: Mapping[str, int], layout: Layout) -> dict[str, jax.ShapeDtypeStruct]:

@@ -100,7 +100,7 @@ def restore(path: Path, opt_state_like: Any = None, layout: Layout | None = None
         opt_state = None
         if opt_state_like is not None:
             check_same_arrays(path, arrays[OPTIMIZER], opt_state_like)
-            places = flatten(layout.like_params(specs, opt_state_like)) if layout else {}
+            places = flatten(layout.optimizer_state(specs, opt_state_like)) if layout else {}
             flat = _restore_arrays(path, OPTIMIZER, arrays[OPTIMIZER], places)
             names = [path_name(p) for p, _ in jax.tree_util.tree_flatten_with_path(opt_state_like)[0]]
             opt_state = jax.tree.unflatten(jax.tree.structure(opt_state_like), [flat[name] for name in names])

@@ -19,7 +19,7 @@ from spanloom.settings.run import Run
 from spanloom.training.checkpoints import restore
 from spanloom.training.progress import Display
 from spanloom.training.start import Found, load_start
-from spanloom.training.state import TrainState, drawn_weights, fresh_state, state_shapes
+from spanloom.training.state import TrainState, drawn_weights, fresh_state, state_places, state_shapes
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def first_state(
     """
     specs = declare(run.model)
     shapes = state_shapes(specs, optimizer, run.weights)
-    places = layout.like_params(specs, shapes)
+    places = state_places(specs, shapes, layout)
     step, position, loss = 0, start, expected_initial_loss(run.model, run.loss)
     if checkpoint:
         restored = restore(checkpoint, shapes.opt_state, layout, check=check)

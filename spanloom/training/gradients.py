@@ -27,14 +27,14 @@ def make_gradients(
     """`params, batch, dropout key -> (loss, sums), gradients`; the batch's rows divide evenly into the microbatches.
 
     Every so many-th row is in the same microbatch, so that each device finds rows of its own in all of them. Gradients
-    have the parameters' types (sums over microbatches: float32), and lie as these are stored. Dropout is drawn anew for
-    each microbatch, so that only without it their number changes nothing.
+    have the parameters' types (sums over microbatches: float32), and lie as `place` has them for the update. Dropout is
+    drawn anew for each microbatch, so that only without it their number changes nothing.
     """
     grad_fn, specs = jax.value_and_grad(loss_and_metrics, has_aux=True), tree.declare(model)
 
     def whole(params: tree.T5, batch: Batch, dropout_key: jax.Array | None) -> Gradients:
         value, grads = grad_fn(params, model, loss, batch, dropout_key, place)
-        return value, place.stored(grads, specs)
+        return value, place.for_update(grads, specs)
 
     def in_parts(params: tree.T5, batch: Batch, dropout_key: jax.Array | None) -> Gradients:
         batch = {**batch, NORMALIZED: normalized_weights(loss, batch)}
@@ -47,7 +47,9 @@ def make_gradients(
 
         shapes = jax.eval_shape(whole, params, {name: rows[:, 0] for name, rows in parts.items()}, dropout_key)
         # Sums are float32, whatever is added up.
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.promote_types(leaf.dtype, jnp.float32)), shapes)
-        return jax.lax.scan(add, zeros, jnp.arange(microbatches))[0]
+        sums, grads = jax.tree.map(
+            lambda leaf: jnp.zeros(leaf.shape, jnp.promote_types(leaf.dtype, jnp.float32)), shapes
+        )
+        return jax.lax.scan(add, (sums, place.for_update(grads, specs)), jnp.arange(microbatches))[0]
 
     return whole if microbatches == 1 else in_parts

@@ -1,5 +1,6 @@
 """About how much memory a run's step takes on a device, by formula, and the smallest change that would fit."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,17 +48,26 @@ def formula_needs(run: Run, lengths: Mapping[str, int], devices: int, available:
     layout = abstract_layout(run, devices)
     state = abstract_state(run, layout)
     rows = Rows(run.at_a_time / layout.batch_shards, lengths["encoder"], lengths["decoder"], layout.sizes["tensor"])
-    weights = device_bytes(state.params)
-    itemsize = jax.tree.leaves(state.params)[0].dtype.itemsize
+    activations, specs = activation_bytes(run.model, rows), declare(run.model)
+    gradients = 4.0 * _numbers(specs, layout.updates(specs)) * (2 if run.microbatches > 1 else 1)
+    updates = 4.0 * _numbers(specs, layout.params(specs))
     parts = {
-        "weights": float(weights),
+        "weights": float(device_bytes(state.params)),
         "optimizer": float(device_bytes(state.opt_state)),
-        "gradients": 4.0 * weights / itemsize * (2 if run.microbatches > 1 else 1),
-        "activations": activation_bytes(run.model, rows),
+        "gradients": max(gradients, updates - activations),  # updates are gathered where activations lay
+        "activations": activations,
     }
     if layout.sizes["fsdp"] > 1:
         parts["gathered weights"] = _gathered_bytes(run) / layout.sizes["tensor"]
     return Needs(sum(parts.values()), available, parts)
+
+
+def _numbers(specs: Any, places: Any) -> int:
+    """How many numbers one device has of what is divided so."""
+    return sum(
+        math.prod(place.shard_shape(spec.shape))
+        for spec, place in zip(jax.tree.leaves(specs), jax.tree.leaves(places), strict=True)
+    )
 
 
 def _gathered_bytes(run: Run) -> float:

@@ -226,7 +226,7 @@ def load_start(
         params, notes = imported.params, imported.notes
         description = f"weights of the Hugging Face folder {found.path}, optimizer fresh"
     if not found.is_ours and opt_state is not None and layout:
-        opt_state = layout.put(opt_state, layout.like_params(declare(run.model), opt_state_like))
+        opt_state = layout.put(opt_state, layout.optimizer_state(declare(run.model), opt_state_like))
     if found.moved:
         from spanloom.conversion.surgery import with_vocabulary
 

@@ -9,6 +9,7 @@ import optax
 
 from spanloom.model.params import initialize
 from spanloom.optim.rounding import as_kept
+from spanloom.scale.mesh import Layout
 from spanloom.settings.weights import Weights
 
 
@@ -42,6 +43,12 @@ def fresh_state(
     if opt_state is None:  # jit: one compilation and one pass over memory, not one for each of hundreds of leaves
         opt_state = jax.jit(optimizer.init, out_shardings=shardings)(params)
     return TrainState(jnp.zeros((), jnp.int32), params, opt_state)
+
+
+def state_places(specs: Any, shapes: TrainState, layout: Layout) -> TrainState:
+    """How `layout` divides a state of these shapes: a tree like it, of shardings."""
+    step: Any = layout.replicated
+    return TrainState(step, layout.params(specs), layout.optimizer_state(specs, shapes.opt_state))
 
 
 def state_shapes(specs: Any, optimizer: optax.GradientTransformation, settings: Weights) -> TrainState:

@@ -55,7 +55,8 @@ def make_train_step(
         norm = global_norm(grads)
 
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params: Any = optax.apply_updates(state.params, updates)
+        # Gathered as updates: whole new weights cannot arrive where the old ones lie.
+        params: Any = optax.apply_updates(state.params, place.stored(updates, specs))
         if skip_nonfinite:
             after, before = (params, opt_state), (state.params, state.opt_state)
             params, opt_state = jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(norm), new, old), after, before)

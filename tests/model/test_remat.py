@@ -9,7 +9,7 @@ import pytest
 
 from spanloom.model.loss import loss_and_metrics
 from spanloom.model.params import declare, initialize
-from spanloom.model.remat import KEPT, taken_again
+from spanloom.model.remat import KEPT, in_turn, taken_again
 from spanloom.settings.model import Model
 from spanloom.settings.run import Loss
 
@@ -87,3 +87,19 @@ def test_parameters_taken_again_have_the_gradient_of_the_layers_own() -> None:
     np.testing.assert_array_equal(value["kernel"], own["kernel"])
     of_own, of_stacked = pull({"kernel": np.full((2, 2), 7.0, np.float32)})
     assert not np.any(of_stacked["kernel"]) and np.all(of_own["kernel"] == 7)
+
+
+def test_the_backward_pass_waits_for_the_gradients_of_the_layer_above() -> None:
+    """Behind a barrier with what goes on below; in the forward pass there is none."""
+    x, weights = np.ones((2, 3), np.float32), {"kernel": np.full((3, 3), 2.0, np.float32)}
+    (y, same), pull = jax.vjp(in_turn, x, weights)
+    np.testing.assert_array_equal(y, x)
+    np.testing.assert_array_equal(same["kernel"], weights["kernel"])
+    assert "optimization_barrier" not in jax.jit(in_turn).lower(x, weights).as_text()
+    text = jax.jit(pull).lower((x, weights)).as_text()
+    assert re.search(r"optimization_barrier .*tensor<2x3xf32>, tensor<3x3xf32>", text)
+    config = replace(SMALL, scan_layers=False, remat="cheap", num_encoder_layers=4, num_decoder_layers=3)
+    params = jax.eval_shape(lambda key: initialize(declare(config), key), jax.random.key(0))
+    step = jax.jit(jax.grad(lambda params: loss_and_metrics(params, config, Loss(), batch(False))[0]))
+    waiting = re.findall(r"optimization_barrier .*tensor<3x12x16xf32>.*tensor<16x24xf32>", step.lower(params).as_text())
+    assert len(waiting) == 3, "one for every layer of the encoder but the first"

@@ -18,7 +18,7 @@ from spanloom.optim.build import build
 from spanloom.scale.mesh import MeshError, check_batch, heldout_batch, make_layout, mesh_sizes, placement_of
 from spanloom.settings.mesh import AXES, Mesh
 from spanloom.settings.optimizer import Adafactor, AdamW, Constant
-from spanloom.training.state import fresh_state
+from spanloom.training.state import fresh_state, state_places
 
 PROGRAM = Path(__file__).parents[1] / "mesh_process.py"
 STEPS = 20
@@ -44,7 +44,8 @@ def test_every_shape_of_mesh_gives_the_losses_of_one_device():
     one, *others = train([{"mesh": {}, "devices": 1}, *cases])
     for shape, other in zip(SHAPES, others, strict=True):
         assert furthest(one, other) < 1e-5, shape
-        assert other["largest_share"] == 1 / (shape[2] * shape[3]), shape  # weights are divided along fsdp and tensor
+        _, data, fsdp, tensor = shape
+        assert other["shares"] == {"weights": 1 / (fsdp * tensor), "moments": 1 / (data * fsdp * tensor)}, shape
 
 
 class Chip:
@@ -77,6 +78,11 @@ VARIANTS = {
     "T5 1.0": {"model": {"tie_embeddings": True, "activations": ["relu"]}, "seed": 5},
     "umT5": {"model": {"per_layer_position_bias": True}},
     "remat": {"model": {"remat": "full"}},
+    "remat, unrolled": {"model": {"remat": "cheap", "scan_layers": False}},
+    "momentum": {"optimizer": "momentum"},
+    "muon": {"optimizer": "muon"},
+    "schedule-free": {"optimizer": "schedule_free"},
+    "average": {"weights": {"ema_decay": 0.9}},
     "kernel": {"model": {"attention": "pallas"}, "packed": True},
 }
 
@@ -95,6 +101,7 @@ def test_variants_give_the_losses_of_one_device():
     found = train(cases, steps=8)
     for name, one, other in zip(VARIANTS, found[::2], found[1::2], strict=True):
         assert furthest(one, other) < 1e-5, name
+        assert other["shares"]["moments"] in (0, 1 / 8), name
 
 
 @pytest.mark.parametrize(
@@ -154,7 +161,7 @@ def test_an_optimizer_s_state_is_divided_as_its_parameters(optimizer):
     built = build(optimizer, Constant(), specs)
     params = jax.tree.map(lambda spec: jax.ShapeDtypeStruct(spec.shape, np.float32), specs)
     state = jax.eval_shape(lambda params: fresh_state(params, built), params)
-    placed = layout.like_params(specs, state)
+    placed = state_places(specs, state, layout)
     flat = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(placed)[0]}
     shapes = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]}
     assert flat.keys() == shapes.keys()

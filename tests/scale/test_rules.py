@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from spanloom.model.params import declare, flatten
 from spanloom.model.sizes import named
-from spanloom.scale.rules import partition_spec, rules_of, standard_rules, without
+from spanloom.scale.rules import partition_spec, rules_of, standard_rules, update_spec, without
 from spanloom.settings.mesh import BATCH_AXES, Mesh
 from spanloom.settings.model import Model
 
@@ -116,3 +116,28 @@ def test_rules_of_one_s_own_come_first():
     rules = rules_of(Mesh(more_rules=("vocab=", "kv=tensor")))
     assert partition_spec(rules, ("vocab", "kv")) == P(None, "tensor")
     assert partition_spec(rules_of(Mesh()), ("vocab", "kv")) == P("tensor", None)
+
+
+BOTH = ("fsdp", "data")
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "expected"),
+    [
+        (("layers", "embed", "mlp"), (2, 64, 96), P(None, BOTH, "tensor")),
+        (("vocab", "embed"), (300, 64), P("tensor", BOTH)),
+        (("layers", "joined_kv", "embed"), (2, 32, 12), P(None, "tensor", "fsdp")),  # 8 do not divide 12, 4 do
+        (("layers", "joined_kv", "embed"), (2, 32, 9), P(None, "tensor", None)),
+        (("layers", "embed"), (2, 64), P(None, "fsdp")),
+        (("heads", "relpos_buckets"), (8, 32), P("tensor", None)),
+    ],
+)
+def test_gradients_of_matrices_are_divided_along_data_too(axes, shape, expected):
+    sizes = {"replica": 1, "data": 2, "fsdp": 4, "tensor": 2}
+    assert update_spec(rules_of(Mesh()), axes, shape, sizes) == expected
+
+
+def test_gradients_are_divided_as_weights_where_rules_leave_these_whole():
+    sizes = {"replica": 1, "data": 8, "fsdp": 1, "tensor": 1}
+    rules = rules_of(Mesh(rules="t5x_a1_p1"))
+    assert update_spec(rules, ("embed", "mlp"), (64, 96), sizes) == partition_spec(rules, ("embed", "mlp"))
