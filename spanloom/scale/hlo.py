@@ -89,13 +89,14 @@ class Program:
     def collectives(self) -> Iterator[Collective]:
         """Every exchange between devices, its bytes multiplied by the times that it runs.
 
-        TPU's compiler repeats an exchange in each computation that is fused to run beside it, under one channel.
+        TPU's compiler repeats an exchange in each computation that is fused to run beside it, under one channel; sums
+        that it fuses into reduce-scatters are one each, though it gives several of them the same channel.
         """
         seen = set[str]()
         for name, times in self._times().items():
             scattered = "all-reduce-scatter" in name  # the TPU's fused form: every device keeps its share only
             for line in self._lines[name]:
-                if (found := _COLLECTIVE.search(line)) and not _seen_before(line, seen):
+                if (found := _COLLECTIVE.search(line)) and (scattered or not _seen_before(line, seen)):
                     kind = "reduce-scatter" if scattered and found[2] == "all-reduce" else found[2]
                     size = _result_bytes(found[1], is_start=bool(found[3]))
                     parts = _group_size(line)

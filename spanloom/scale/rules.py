@@ -83,20 +83,19 @@ def update_spec(
 ) -> PartitionSpec:
     """How a parameter's gradient is divided, and what an optimizer keeps for each of its numbers.
 
-    As the parameter is, and where that is divided along fsdp, or would be if the mesh had any, along data too: devices
-    that keep the same weights add up, and update, a part each (Xu et al. 2020, arXiv:2004.13336; ZeRO, Rajbhandari et
-    al. 2020). Not so a vector, which is not worth a message.
+    As the parameter is, and a matrix along data too, by rows if these divide evenly: devices that keep the same weights
+    add up, and update, a part each (Xu et al. 2020, arXiv:2004.13336; ZeRO, Rajbhandari et al. 2020). Parts of rows
+    would be gathered in pieces. A vector is not worth a message.
     """
-    stored = partition_spec(rules, axes, shape, sizes)
-    if len([axis for axis in axes if axis not in LAYER_AXES]) < 2:
-        return stored
-    both = ("fsdp", "data")
-    return PartitionSpec(
-        *(
-            both if target == "fsdp" and _divides(both, size, sizes) else target
-            for target, size in zip(stored, shape, strict=True)
-        )
-    )
+    targets: list[Target] = list(partition_spec(rules, axes, shape, sizes))
+    layer = [i for i, axis in enumerate(axes) if axis not in LAYER_AXES]
+    for i in layer if len(layer) > 1 else ():
+        stored = targets[i]
+        both = ((stored,) if isinstance(stored, str) else stored or ()) + ("data",)
+        if _divides(both, shape[i], sizes):
+            targets[i] = both
+            break
+    return PartitionSpec(*targets)
 
 
 def without(spec: PartitionSpec, axis: str) -> PartitionSpec:

@@ -159,6 +159,21 @@ def test_an_exchange_that_is_repeated_under_its_channel_counts_once():
     assert len(list(Program(text.replace("channel_id=7, ", "")).collectives())) == 3
 
 
+def test_what_is_fused_into_several_reduce_scatters_under_one_channel_counts_each_time():
+    fused = """
+%all-reduce-scatter.NUMBER (x: f32[16], y: f32[16]) -> (f32[4], f32[4]) {
+  %x = f32[16] parameter(0)
+  %y = f32[16] parameter(1)
+  %s = (f32[16]{0}, f32[16]{0}) all-reduce(%x, %y), channel_id=1, replica_groups=[1,4]<=[4], to_apply=%add
+}
+"""
+    call = "  %NAME = (f32[4], f32[4]) fusion(%x, %x), kind=kCustom, calls=%all-reduce-scatter.NUMBER\n"
+    entry = "\nENTRY %main (x: f32[16]) -> f32[16] {\n  %x = f32[16] parameter(0)\n"
+    calls = "".join(call.replace("NUMBER", number).replace("NAME", f"r{number}") for number in "12")
+    text = "HloModule m\n" + "".join(fused.replace("NUMBER", number) for number in "12") + entry + calls + "}\n"
+    assert list(Program(text).collectives()) == 2 * [Collective("reduce-scatter", 2 * 64 * 3 / 4)]
+
+
 def test_other_text_is_refused():
     with pytest.raises(ValueError, match="no HLO text"):
         Program("module @jit_f {}")

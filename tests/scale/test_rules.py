@@ -118,26 +118,25 @@ def test_rules_of_one_s_own_come_first():
     assert partition_spec(rules_of(Mesh()), ("vocab", "kv")) == P("tensor", None)
 
 
-BOTH = ("fsdp", "data")
+SIZES = {"replica": 1, "data": 2, "fsdp": 4, "tensor": 2}
 
 
 @pytest.mark.parametrize(
     ("axes", "shape", "expected"),
     [
-        (("layers", "embed", "mlp"), (2, 64, 96), P(None, BOTH, "tensor")),
-        (("vocab", "embed"), (300, 64), P("tensor", BOTH)),
-        (("layers", "joined_kv", "embed"), (2, 32, 12), P(None, "tensor", "fsdp")),  # 8 do not divide 12, 4 do
-        (("layers", "joined_kv", "embed"), (2, 32, 9), P(None, "tensor", None)),
+        (("layers", "embed", "mlp"), (2, 64, 96), P(None, ("fsdp", "data"), "tensor")),
+        (("layers", "joined_kv", "embed"), (2, 32, 64), P(None, ("tensor", "data"), "fsdp")),
+        (("vocab", "embed"), (302, 64), P("tensor", ("fsdp", "data"))),  # 4 do not divide 302
+        (("vocab", "embed"), (302, 12), P("tensor", "fsdp")),
         (("layers", "embed"), (2, 64), P(None, "fsdp")),
-        (("heads", "relpos_buckets"), (8, 32), P("tensor", None)),
+        (("heads", "relpos_buckets"), (8, 32), P(("tensor", "data"), None)),
     ],
 )
 def test_gradients_of_matrices_are_divided_along_data_too(axes, shape, expected):
-    sizes = {"replica": 1, "data": 2, "fsdp": 4, "tensor": 2}
-    assert update_spec(rules_of(Mesh()), axes, shape, sizes) == expected
+    assert update_spec(rules_of(Mesh()), axes, shape, SIZES) == expected
 
 
-def test_gradients_are_divided_as_weights_where_rules_leave_these_whole():
-    sizes = {"replica": 1, "data": 8, "fsdp": 1, "tensor": 1}
+def test_gradients_are_divided_whatever_the_rules_say_of_weights():
     rules = rules_of(Mesh(rules="t5x_a1_p1"))
-    assert update_spec(rules, ("embed", "mlp"), (64, 96), sizes) == partition_spec(rules, ("embed", "mlp"))
+    assert partition_spec(rules, ("embed", "mlp"), (64, 96), SIZES) == P(None, "tensor")
+    assert update_spec(rules, ("embed", "mlp"), (64, 96), SIZES) == P(("data",), "tensor")
