@@ -12,7 +12,7 @@ import sys
 import jax
 import numpy as np
 
-from spanloom.model.params import declare, flatten
+from spanloom.model.params import declare
 from spanloom.optim.build import build, learning_rate
 from spanloom.scale.mesh import make_layout, placement_of
 from spanloom.settings.mesh import Mesh
@@ -20,7 +20,7 @@ from spanloom.settings.model import Model
 from spanloom.settings.optimizer import Adafactor, AdamW, Constant, Muon, ScheduleFree
 from spanloom.settings.run import Loss
 from spanloom.settings.weights import Weights
-from spanloom.training.state import drawn_weights, fresh_state, state_places
+from spanloom.training.state import averaged_weights, drawn_weights, fresh_state, state_places
 from spanloom.training.step import make_train_step
 
 MODEL = Model(384, d_model=64, d_ff=96, num_heads=8, d_kv=16, num_encoder_layers=2, num_decoder_layers=2)
@@ -77,8 +77,9 @@ def train(case: dict, steps: int) -> dict:
     for number in range(steps):
         state, metrics = compiled(state, layout.put_batch(batch(number, packed), 16))
         losses.append(float(metrics["loss"]))
-    shares = {"weights": largest_share(flatten(state.params).values()), "moments": largest_share(moments(state))}
-    return {"losses": losses, "shares": shares}
+    kept = {"weights": jax.tree.leaves(state.params), "moments": moments(state)}
+    kept["average"] = jax.tree.leaves(averaged_weights(state))
+    return {"losses": losses, "shares": {name: largest_share(leaves) for name, leaves in kept.items()}}
 
 
 def moments(state) -> list:

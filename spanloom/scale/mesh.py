@@ -86,7 +86,8 @@ class Layout(Placement):
         return jax.tree_util.tree_map_with_path(one, tree)
 
     def _update_spec(self, spec: ParamSpec) -> PartitionSpec:
-        return update_spec(self.rules, spec.axes, spec.shape, self.sizes)
+        stored = partition_spec(self.rules, spec.axes, spec.shape, self.sizes)
+        return update_spec(stored, spec.axes, spec.shape, self.sizes)
 
     # ---- Arrays of this process --------------------------------------------------------------------------------------
 
@@ -157,8 +158,8 @@ class Layout(Placement):
 
         def gather(spec: ParamSpec, x: jax.Array) -> jax.Array:
             stored = partition_spec(self.rules, spec.axes, spec.shape, self.sizes)
-            places = (without(stored, "fsdp"), stored, self._update_spec(spec))
-            return _gathered(*(self._of_layer(place, x) for place in places), x)
+            gradient = (self._of_layer(stored, x), self._of_layer(self._update_spec(spec), x))
+            return _gathered(self._of_layer(without(stored, "fsdp"), x), gradient, x)
 
         return jax.tree.map(gather, specs, params)
 
@@ -175,30 +176,20 @@ class Layout(Placement):
         return jax.lax.with_sharding_constraint(tree, self.params(specs))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _gathered(whole: NamedSharding, stored: NamedSharding, updated: NamedSharding, x: jax.Array) -> jax.Array:
-    """`x` divided as `whole`, its gradient as `updated`.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _gathered(whole: NamedSharding, gradient: tuple[NamedSharding, NamedSharding], x: jax.Array) -> jax.Array:
+    """`x` divided as `whole`; its gradient first as the one, then as the other of two shardings.
 
-    That is taken as `stored` first. Straight from the product that it is, XLA would divide it in as many small products
-    and send them around in a circle, which keeps that product's factors in memory for long.
+    Straight from the product that it is, XLA would divide a gradient in as many small products and send them around in
+    a circle, which keeps that product's factors in memory for long.
     """
     return jax.lax.with_sharding_constraint(x, whole)
 
 
-def _gathered_forward(
-    whole: NamedSharding, stored: NamedSharding, updated: NamedSharding, x: jax.Array
-) -> tuple[jax.Array, None]:
-    return _gathered(whole, stored, updated, x), None
-
-
-def _gathered_backward(
-    whole: NamedSharding, stored: NamedSharding, updated: NamedSharding, _: None, gradient: jax.Array
-) -> tuple[jax.Array]:
-    summed = jax.lax.with_sharding_constraint(gradient, stored)
-    return (jax.lax.with_sharding_constraint(summed, updated),)
-
-
-_gathered.defvjp(_gathered_forward, _gathered_backward)
+_gathered.defvjp(
+    lambda whole, gradient, x: (jax.lax.with_sharding_constraint(x, whole), None),
+    lambda whole, gradient, _, g: (functools.reduce(jax.lax.with_sharding_constraint, gradient, g),),
+)
 
 
 def make_layout(settings: Mesh, devices: Sequence[Any] | None = None) -> Layout:

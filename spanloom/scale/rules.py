@@ -5,6 +5,7 @@ and Xu et al. 2021, GSPMD). T5X's mesh axis "data" is here replica, data and fsd
 its "model" is tensor.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from jax.sharding import PartitionSpec
@@ -79,23 +80,23 @@ def partition_spec(
 
 
 def update_spec(
-    rules: Sequence[Rule], axes: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int]
+    stored: PartitionSpec, axes: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int]
 ) -> PartitionSpec:
-    """How a parameter's gradient is divided, and what an optimizer keeps for each of its numbers.
+    """How the gradient of a parameter that is `stored` so is divided, and what an optimizer keeps for its numbers.
 
     As the parameter is, and a matrix along data too, by rows if these divide evenly: devices that keep the same weights
     add up, and update, a part each (Xu et al. 2020, arXiv:2004.13336; ZeRO, Rajbhandari et al. 2020). Parts of rows
     would be gathered in pieces. A vector is not worth a message.
     """
-    targets: list[Target] = list(partition_spec(rules, axes, shape, sizes))
+    along = [_names(target) for target in stored]
     layer = [i for i, axis in enumerate(axes) if axis not in LAYER_AXES]
-    for i in layer if len(layer) > 1 else ():
-        stored = targets[i]
-        both = ((stored,) if isinstance(stored, str) else stored or ()) + ("data",)
+    if len(layer) < 2 or any("data" in names for names in along):
+        return stored
+    for i in layer:
+        both = (*along[i], "data")
         if _divides(both, shape[i], sizes):
-            targets[i] = both
-            break
-    return PartitionSpec(*targets)
+            return PartitionSpec(*stored[:i], both, *stored[i + 1 :])
+    return stored
 
 
 def without(spec: PartitionSpec, axis: str) -> PartitionSpec:
@@ -110,10 +111,11 @@ def without(spec: PartitionSpec, axis: str) -> PartitionSpec:
 
 
 def _divides(target: Target, size: int, sizes: Mapping[str, int]) -> bool:
-    parts = 1
-    for axis in (target,) if isinstance(target, str) else target or ():
-        parts *= sizes[axis]
-    return size % parts == 0
+    return size % math.prod(sizes[axis] for axis in _names(target)) == 0
+
+
+def _names(target: Target) -> tuple[str, ...]:
+    return (target,) if isinstance(target, str) else target or ()
 
 
 def _parse(text: str) -> Rule:

@@ -55,9 +55,15 @@ def lower_step(run: Run, lengths: Mapping[str, int], layout: Layout) -> jax.stag
         skip_nonfinite=run.stopping.nonfinite == "skip",
         place=placement_of(layout),
     )
+    state = abstract_state(run, layout)
+    places = jax.tree.map(lambda leaf: leaf.sharding, state)
     # Without the options of this machine's compiler, which others do not know.
-    plain = jax.jit(step.__wrapped__, donate_argnames="state")  # type: ignore[attr-defined]
-    return plain.lower(abstract_state(run, layout), abstract_batch(run, lengths, layout))
+    plain = jax.jit(
+        step.__wrapped__,  # type: ignore[attr-defined]
+        donate_argnames="state",
+        out_shardings=(places, layout.replicated),
+    )
+    return plain.lower(state, abstract_batch(run, lengths, layout))
 
 
 def device_bytes(tree: Any) -> int:

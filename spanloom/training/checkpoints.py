@@ -32,7 +32,6 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
 from spanloom.model.params import declare, flatten, path_name, unflatten
-from spanloom.optim.averaged import averaged_params
 from spanloom.pipeline.durable import sync_directory
 from spanloom.scale.mesh import Layout
 from spanloom.scale.processes import ALONE, Crew
@@ -42,7 +41,7 @@ from spanloom.training.checkpoint_paths import CheckpointError, damaged, delete,
 from spanloom.training.facts import Facts, array_entry, read_facts_and_arrays, to_data
 from spanloom.training.integrity import DamagedError, seal, verify
 from spanloom.training.retention import kept
-from spanloom.training.state import TrainState
+from spanloom.training.state import TrainState, averaged_weights
 
 PARAMS, OPTIMIZER, AVERAGED = "params", "optimizer", "averaged"
 """Items of a checkpoint's arrays."""
@@ -172,7 +171,6 @@ class CheckpointWriter:
         self._on_saved = on_saved
         self._on_kept = on_kept
         self._crew = crew
-        self._averaged = jax.jit(averaged_params)
         self._quiet = contextlib.ExitStack()
         self._quiet.enter_context(_quiet_orbax())
         self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
@@ -188,7 +186,7 @@ class CheckpointWriter:
         started = time.perf_counter()
         partial = self._directory / f"{facts.step}{PARTIAL}"
         arrays = {PARAMS: flatten(state.params), OPTIMIZER: flatten(state.opt_state)}
-        if (averaged := self._averaged(state.opt_state, state.params)) is not None:
+        if (averaged := averaged_weights(state)) is not None:
             arrays[AVERAGED] = flatten(averaged)
         try:
             if self._crew.is_first:

@@ -131,6 +131,8 @@ def _devices(layout: Layout) -> str:
     parts = [f"the batch in {shards} parts ({along('replica', 'data', 'fsdp')})" if shards > 1 else "the batch whole"]
     pieces = sizes["fsdp"] * sizes["tensor"]
     parts += [f"weights in {pieces} ({along('fsdp', 'tensor')})" if pieces > 1 else "weights whole on each"]
+    if sizes["data"] > 1:
+        parts += [f"gradients and moments in {pieces * sizes['data']} ({along('data', 'fsdp', 'tensor')})"]
     return f"{layout.mesh.size} x {kind}: {', '.join(parts)}"
 
 

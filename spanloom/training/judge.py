@@ -5,10 +5,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-import jax
-
 from spanloom.evaluation.heldout import HeldoutStep, Put, heldout_by_task
-from spanloom.optim.averaged import averaged_params
 from spanloom.pipeline.batches import Batch
 from spanloom.pipeline.data import Data
 from spanloom.pipeline.dataset import Dataset
@@ -23,7 +20,7 @@ from spanloom.training.patience import Patience
 from spanloom.training.progress import Display
 from spanloom.training.say import say_answers, say_heldout
 from spanloom.training.signals import Stopped
-from spanloom.training.state import TrainState
+from spanloom.training.state import TrainState, averaged_weights
 
 
 class Judge:
@@ -49,7 +46,6 @@ class Judge:
         """
         self._run = run
         self._step = step
-        self._averaged = jax.jit(averaged_params)
         self._parts = parts
         self._metrics = metrics
         self._logger = logger
@@ -79,7 +75,7 @@ class Judge:
         """
         if self.has(step):
             return None
-        weights = self._averaged(state.opt_state, state.params) or state.params
+        weights = averaged_weights(state) or state.params
         try:
             measured = heldout_by_task(self._step, weights, self._parts, self._run.eval, self._until, self._put)
             answers, fills = self._answers.of(weights), self._filling.of(weights)

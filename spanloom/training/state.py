@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from spanloom.model.params import initialize
+from spanloom.optim.averaged import averaged_params
 from spanloom.optim.rounding import as_kept
 from spanloom.scale.mesh import Layout
 from spanloom.settings.weights import Weights
@@ -49,6 +50,17 @@ def state_places(specs: Any, shapes: TrainState, layout: Layout) -> TrainState:
     """How `layout` divides a state of these shapes: a tree like it, of shardings."""
     step: Any = layout.replicated
     return TrainState(step, layout.params(specs), layout.optimizer_state(specs, shapes.opt_state))
+
+
+def averaged_weights(state: TrainState) -> Any | None:
+    """Its averaged weights (`spanloom.optim.averaged.averaged_params`), lying as its weights do; None if it has none.
+
+    An optimizer's state is in more parts than the weights, and evaluation would gather them for every batch.
+    """
+    if jax.eval_shape(averaged_params, state.opt_state, state.params) is None:
+        return None
+    places = jax.tree.map(lambda leaf: leaf.sharding, state.params)
+    return jax.jit(averaged_params, out_shardings=places)(state.opt_state, state.params)
 
 
 def state_shapes(specs: Any, optimizer: optax.GradientTransformation, settings: Weights) -> TrainState:

@@ -4,16 +4,19 @@ import itertools
 import json
 from collections.abc import Mapping
 
+import jax
 import pytest
 from golden_data import golden_dir
 from jax.sharding import PartitionSpec as P
 
 from spanloom.model.params import declare, flatten
 from spanloom.model.sizes import named
+from spanloom.scale.mesh import make_layout
 from spanloom.scale.rules import partition_spec, rules_of, standard_rules, update_spec, without
 from spanloom.settings.mesh import BATCH_AXES, Mesh
 from spanloom.settings.model import Model
 
+SPECS = declare(named("byt5_nano"))
 OURS: Mapping = {"data": "fsdp", "model": "tensor", None: None}
 SETS = list(itertools.product((1, 2), (1, 2)))
 
@@ -133,10 +136,20 @@ SIZES = {"replica": 1, "data": 2, "fsdp": 4, "tensor": 2}
     ],
 )
 def test_gradients_of_matrices_are_divided_along_data_too(axes, shape, expected):
-    assert update_spec(rules_of(Mesh()), axes, shape, SIZES) == expected
+    assert update_spec(partition_spec(rules_of(Mesh()), axes, shape, SIZES), axes, shape, SIZES) == expected
 
 
 def test_gradients_are_divided_whatever_the_rules_say_of_weights():
-    rules = rules_of(Mesh(rules="t5x_a1_p1"))
-    assert partition_spec(rules, ("embed", "mlp"), (64, 96), SIZES) == P(None, "tensor")
-    assert update_spec(rules, ("embed", "mlp"), (64, 96), SIZES) == P(("data",), "tensor")
+    stored = partition_spec(rules_of(Mesh(rules="t5x_a1_p1")), ("embed", "mlp"), (64, 96), SIZES)
+    assert stored == P(None, "tensor")
+    assert update_spec(stored, ("embed", "mlp"), (64, 96), SIZES) == P(("data",), "tensor")
+
+
+@pytest.mark.parametrize("name", ["embed", "vocab", "mlp", "joined_kv", "layers", "heads", "relpos_buckets"])
+@pytest.mark.parametrize("axis", ["data", "replica"])
+def test_rules_of_ones_own_may_name_any_axis(name, axis):
+    layout = make_layout(Mesh(more_rules=(f"{name}={axis}",)), jax.devices()[:1])
+    for spec, sharding in zip(*map(jax.tree.leaves, (SPECS, layout.updates(SPECS))), strict=True):
+        used = [target for part in sharding.spec for target in ((part,) if isinstance(part, str) else part or ())]
+        assert len(used) == len(set(used)), spec
+        assert axis != "data" or name not in spec.axes or "data" in used

@@ -142,8 +142,13 @@ def test_which_axes_divide_what_is_said():
         )
         return table(TEXT, layout=Layout(grid, rules_of(Mesh())))["devices"]
 
-    assert divided(**sizes) == ("16 x TPU v4: the batch in 8 parts (data 2 x fsdp 4), weights in 8 (fsdp 4 x tensor 2)")
-    assert divided(data=4) == "4 x TPU v4: the batch in 4 parts (data 4), weights whole on each"
+    assert divided(**sizes) == (
+        "16 x TPU v4: the batch in 8 parts (data 2 x fsdp 4), weights in 8 (fsdp 4 x tensor 2), "
+        "gradients and moments in 16 (data 2 x fsdp 4 x tensor 2)"
+    )
+    assert divided(data=4) == (
+        "4 x TPU v4: the batch in 4 parts (data 4), weights whole on each, gradients and moments in 4 (data 4)"
+    )
     assert divided(tensor=4) == "4 x TPU v4: the batch whole, weights in 4 (tensor 4)"
 
 
