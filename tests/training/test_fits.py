@@ -95,7 +95,8 @@ def test_the_smallest_change_is_named_as_flags():
         check_fits(compiled(weights=20 * MB, passes=2000 * MB), run, 1500 * MB, LENGTHS, devices=1)
     assert "What helps: --microbatch-size 8" in str(error.value) or "What helps: --model.remat" in str(error.value)
     with pytest.raises(DoesNotFitError) as error:
-        check_fits(compiled(weights=20 * MB, passes=10 * MB), run, 15 * MB, LENGTHS, devices=8)
+        # Less than the weights and what the optimizer keeps of them; gradients are in eight parts as it is.
+        check_fits(compiled(weights=20 * MB, passes=10 * MB), run, 8 * MB, LENGTHS, devices=8)
     assert "--mesh.fsdp" in str(error.value) and "spanloom plan" in str(error.value)
 
 
