@@ -20,7 +20,7 @@ from spanloom.settings.model import Model
 from spanloom.settings.optimizer import Adafactor, AdamW, Constant, Muon, ScheduleFree
 from spanloom.settings.run import Loss
 from spanloom.settings.weights import Weights
-from spanloom.training.state import averaged_weights, drawn_weights, fresh_state, state_places
+from spanloom.training.state import averaged_weights, drawn_weights, fresh_state, state_places, state_shapes
 from spanloom.training.step import make_train_step
 
 MODEL = Model(384, d_model=64, d_ff=96, num_heads=8, d_kv=16, num_encoder_layers=2, num_decoder_layers=2)
@@ -58,8 +58,7 @@ def train(case: dict, steps: int) -> dict:
     specs = declare(model)
     built = build(optimizer, Constant(), specs, weights)
     key = jax.random.key(case.get("seed", 0))
-    shapes = jax.eval_shape(lambda key: fresh_state(drawn_weights(specs, weights, key), built), key)
-    places = state_places(specs, shapes, layout)
+    places = state_places(specs, state_shapes(specs, built, weights), layout)
     state = jax.jit(lambda key: fresh_state(drawn_weights(specs, weights, key), built), out_shardings=places)(key)
     step = make_train_step(
         model,

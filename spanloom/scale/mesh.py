@@ -158,7 +158,8 @@ class Layout(Placement):
 
         def gather(spec: ParamSpec, x: jax.Array) -> jax.Array:
             stored = partition_spec(self.rules, spec.axes, spec.shape, self.sizes)
-            gradient = (self._of_layer(stored, x), self._of_layer(self._update_spec(spec), x))
+            updated = update_spec(stored, spec.axes, spec.shape, self.sizes)
+            gradient = (self._of_layer(stored, x), self._of_layer(updated, x))
             return _gathered(self._of_layer(without(stored, "fsdp"), x), gradient, x)
 
         return jax.tree.map(gather, specs, params)

@@ -1,11 +1,11 @@
 """About how much memory a run's step takes on a device, by formula, and the smallest change that would fit."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import AbstractMesh, AxisType
 
 from spanloom.model.params import declare, num_params
@@ -55,23 +55,20 @@ def formula_needs(run: Run, lengths: Mapping[str, int], devices: int, available:
     parts = {
         "weights": float(device_bytes(state.params)),
         "optimizer": float(device_bytes(state.opt_state)),
-        "gradients": 4.0 * sum(_numbers(specs, layout.updates(specs))) * (2 if run.microbatches > 1 else 1),
+        "gradients": float(device_bytes(_float32(specs, layout.updates(specs))) * (2 if run.microbatches > 1 else 1)),
         "activations": activations,
     }
     if layout.sizes["data"] > 1:
-        updates = 4.0 * sum(sorted(_numbers(specs, layout.params(specs)))[-_UNDER_WAY:])
-        parts["gathered updates"] = max(updates - activations, 0.0)  # they lie where activations lay
+        updates = sorted(map(device_bytes, jax.tree.leaves(_float32(specs, layout.params(specs)))))
+        parts["gathered updates"] = max(sum(updates[-_UNDER_WAY:]) - activations, 0.0)  # they lie where activations lay
     if layout.sizes["fsdp"] > 1:
         parts["gathered weights"] = _gathered_bytes(run) / layout.sizes["tensor"]
     return Needs(sum(parts.values()), available, parts)
 
 
-def _numbers(specs: Any, places: Any) -> list[int]:
-    """How many numbers one device has of each parameter that is divided so."""
-    return [
-        math.prod(place.shard_shape(spec.shape))
-        for spec, place in zip(jax.tree.leaves(specs), jax.tree.leaves(places), strict=True)
-    ]
+def _float32(specs: Any, places: Any) -> Any:
+    """Of every parameter a float32 that is divided so, without its numbers."""
+    return jax.tree.map(lambda spec, at: jax.ShapeDtypeStruct(spec.shape, jnp.float32, sharding=at), specs, places)
 
 
 def _gathered_bytes(run: Run) -> float:

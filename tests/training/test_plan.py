@@ -153,10 +153,8 @@ def test_a_tpu_is_compiled_for_and_loops_count_as_often_as_they_run(run):
     assert scanned.compiled.cost.flops * 4 == pytest.approx(scanned.formula_flops, rel=0.15)
     half_a_ring = 3 / 4 * 4 * num_params(declare(run.model))
     for program in (scanned, unrolled):
-        for kind in (
-            "reduce-scatter",
-            "all-gather",
-        ):  # each device gets a part of the gradients, and all of the updates
+        # Each device gets a part of the gradients, and all of the updates.
+        for kind in ("reduce-scatter", "all-gather"):
             assert program.compiled.exchanged[kind] == pytest.approx(half_a_ring, rel=0.1)
         assert program.compiled.exchanged["all-reduce"] < 0.1 * half_a_ring
 
