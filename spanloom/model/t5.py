@@ -225,7 +225,7 @@ def _run(layer: Callable[..., jax.Array], x: jax.Array, stacked: Any, depth: int
     layer = rematerialized_in_place(layer, config, stacked)
     layers = unstack_layers(stacked, depth)
     for number in range(depth):
-        if config.remat != "none" and number + 1 < depth:
+        if number + 1 < depth:
             x, layers[number + 1] = in_turn(x, layers[number + 1])
         x = layer(x, layers[number], number)
     return x

@@ -39,14 +39,17 @@ _OF_TEMPLATES = {
     "pearson correlation": "pearson_corrcoef", "spearman correlation": "spearman_corrcoef", "auc": "auc",
     "multirc": "multirc_f1_over_all_answers", "edit distance": "edit_distance",
 }  # fmt: skip
+_LACKING = ("other", "mean squared error")
+"""Metrics of promptsource's templates that t5 has none for."""
 
 
 def template_metric(name: str) -> Function | None:
-    """The metric that a prompt template of promptsource names ("Accuracy", "COQA F1"); None for one that t5 lacks, such
-    as "Other" and "Mean Squared Error".
+    """The metric that a prompt template names, as promptsource does ("Accuracy", "COQA F1") or as METRICS; None for
+    "Other" and "Mean Squared Error", which t5 lacks. Raises FunctionError, with the nearest name, for any other.
     """
-    found = _OF_TEMPLATES.get(name.lower())
-    return None if found is None else metric_of(found)
+    if name.lower() in _LACKING:
+        return None
+    return as_function(_OF_TEMPLATES.get(name.lower(), name), METRICS)
 
 
 def metric_of(code: Any) -> Function:

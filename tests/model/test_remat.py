@@ -98,7 +98,11 @@ def test_the_backward_pass_waits_for_the_gradients_of_the_layer_above() -> None:
     assert "optimization_barrier" not in jax.jit(in_turn).lower(x, weights).as_text()
     text = jax.jit(pull).lower((x, weights)).as_text()
     assert re.search(r"optimization_barrier .*tensor<2x3xf32>, tensor<3x3xf32>", text)
-    config = replace(SMALL, scan_layers=False, remat="cheap", num_encoder_layers=4, num_decoder_layers=3)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_unrolled_layers_settle_their_gradients_in_turn(policy: str) -> None:
+    config = replace(SMALL, scan_layers=False, remat=policy, num_encoder_layers=4, num_decoder_layers=3)
     params = jax.eval_shape(lambda key: initialize(declare(config), key), jax.random.key(0))
     step = jax.jit(jax.grad(lambda params: loss_and_metrics(params, config, Loss(), batch(False))[0]))
     waiting = re.findall(r"optimization_barrier .*tensor<3x12x16xf32>.*tensor<16x24xf32>", step.lower(params).as_text())

@@ -135,6 +135,16 @@ def test_two_templates_whose_tasks_are_called_alike_are_named(folder, data_set, 
     assert {task.name for task in recipe(**given, learn=("*_write",)).tasks} == {"reviews_write"}
 
 
+@pytest.mark.short
+def test_a_misspelt_metric_of_a_template_is_named(folder):
+    written = PROMPTS.replace('targets: "{{text}}"}', 'targets: "{{text}}", metrics: [Other, ROGUE]}')
+    (folder / "reviews.yaml").write_text(written)
+    assert all(task.metrics == () for task in recipe(**GIVEN).tasks), "they are told, not asked for"
+    said = r"^reviews, template 'write': metrics: there is none called 'ROGUE'; did you mean rouge\b"
+    with pytest.raises(SettingsError, match=said):
+        recipe(**GIVEN, own_metrics=True)
+
+
 def test_held_out_examples_keep_their_choices_and_label(folder):
     run = recipe(**GIVEN, inputs_length=64, targets_length=16).resolve()
     data = open_data(run, folder / "run")

@@ -38,6 +38,9 @@ def test_metrics_of_prompt_templates():
     assert (
         template_metric("Spearman correlation") == metric_of("spearman_corrcoef") and template_metric("Other") is None
     )
+    assert template_metric("word_error_rate") == metric_of("word_error_rate")
+    with pytest.raises(FunctionError, match=r"there is none called 'Rogue'; did you mean rouge\b"):
+        template_metric("Rogue")
 
 
 @pytest.mark.parametrize(

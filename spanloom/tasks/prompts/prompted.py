@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 
 from spanloom.settings.feature import Feature
-from spanloom.settings.function import Function
+from spanloom.settings.function import Function, FunctionError
 from spanloom.settings.measures import template_metric
 from spanloom.settings.mixture import PerTemplate, Weighted
 from spanloom.settings.objectives import Supervised
 from spanloom.settings.row_sources import RowSource
 from spanloom.settings.task import Task
 from spanloom.settings.vocabulary import Vocabulary
-from spanloom.tasks.prompts.template import DataSetTemplates, PromptTemplate, task_name
+from spanloom.tasks.prompts.template import DataSetTemplates, PromptTemplate, shown_data_set, task_name
+from spanloom.tasks.prompts.template_files import PromptError
 
 ANSWER_NUMBER = Function("spanloom.tasks.prompts.answers:answer_number")
 CACHED_PROMPT = Function("spanloom.tasks.prompts.answers:cached_prompt")
@@ -81,14 +82,17 @@ def prompted_parts(
             objective,
             has_choices=bool(template.answer_choices),
             inputs_eos=inputs_eos,
-            metrics=metrics_of(template) if own_metrics else (),
+            metrics=metrics_of(templates, template) if own_metrics else (),
         )
         for template in templates.templates
     )
     return tuple(Weighted(task, rate) for task in tasks)
 
 
-def metrics_of(template: PromptTemplate) -> tuple[Function, ...]:
-    """The metrics that a template names, those that t5 has."""
-    found = (template_metric(name) for name in template.metrics)
+def metrics_of(templates: DataSetTemplates, template: PromptTemplate) -> tuple[Function, ...]:
+    """The metrics that a template names, those that t5 has. Raises PromptError for a name that is none."""
+    try:
+        found = [template_metric(name) for name in template.metrics]
+    except FunctionError as error:
+        raise PromptError(f"{shown_data_set(templates.name)}, template {template.name!r}: metrics: {error}") from error
     return tuple(function for function in found if function is not None)
