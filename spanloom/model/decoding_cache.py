@@ -6,6 +6,9 @@
 Rows of the cache are never moved. Where beams take each other's place, `source` says which row wrote each token of a
 beam, and attention looks there: an int32 for each token is reordered instead of its keys and values. All K queries of
 an input meet all keys of the input in one product, and cross-attention's keys and values are read once for all K.
+
+Keys lie with their width before the length, (D, T), values the other way, and queries have heads before sequences: XLA
+has no fast product on CPUs for the other orders, which cost beams five times as much attention.
 """
 
 from dataclasses import dataclass, replace
@@ -21,8 +24,8 @@ from spanloom.model.placement import ANYWHERE, Placement
 from spanloom.model.t5 import embed, encode, head_logits, unstack_layers
 from spanloom.settings.model import Model
 
-CACHE = ("batch", "heads", "length", "kv")
-"""Axes of a layer's keys, or values."""
+KEYS, VALUES = ("batch", "heads", "kv", "length"), ("batch", "heads", "length", "kv")
+"""Axes of a layer's keys and values."""
 
 
 @jax.tree_util.register_dataclass
@@ -55,11 +58,11 @@ class Cache:
     """What the decoder remembers of a batch. T is its room."""
 
     keys: tuple[jax.Array, ...]
-    """Self-attention keys of each layer, (B, H, T * K, D) in config.dtype; zeros where nothing is written yet."""
+    """Self-attention keys of each layer, (B, H, D, T * K) in config.dtype; zeros where nothing is written yet."""
     values: tuple[jax.Array, ...]
-    """Self-attention values, likewise."""
+    """Self-attention values, likewise, (B, H, T * K, D)."""
     cross_keys: tuple[jax.Array, ...]
-    """Keys of the encoder's output, (B, H, S, D)."""
+    """Keys of the encoder's output, (B, H, D, S)."""
     cross_values: tuple[jax.Array, ...]
     """Values of the encoder's output, (B, H, S, D)."""
     cross_mask: jax.Array
@@ -106,20 +109,23 @@ def start(
     """Encode the inputs (int32, 0 is padding) and make room for `room` tokens of `count` sequences each."""
     encoded_BxSxE = encode(weights.params, config, encoder_input_tokens_BxS, place=place)
 
-    def project(dense: tree.Dense) -> jax.Array:
+    def project(dense: tree.Dense, *axes: str) -> jax.Array:
         heads_BxSxHxD = split_heads(jnp.einsum("bse,ef->bsf", encoded_BxSxE, dense.kernel), config)
-        return place.activations(jnp.moveaxis(heads_BxSxHxD, 2, 1), "batch", "heads", "length", "kv")
+        order = [("batch", "length", "heads", "kv").index(axis) for axis in axes]
+        return place.activations(jnp.transpose(heads_BxSxHxD, order), *axes)
+
+    def empty(axes: tuple[str, ...]) -> jax.Array:
+        sizes = {"batch": batch, "heads": config.num_heads, "kv": config.d_kv, "length": room * count}
+        return place.activations(jnp.zeros([sizes[axis] for axis in axes], config.dtype), *axes)
 
     cross = [one.layer.encoder_decoder_attention for one in weights.layers]
     batch = encoder_input_tokens_BxS.shape[0]
-    empty = jnp.zeros((batch, config.num_heads, room * count, config.d_kv), config.dtype)
-    empty = place.activations(empty, *CACHE)
     own = jnp.broadcast_to(jnp.arange(count, dtype=jnp.int32)[:, None], (batch, count, room))
     return Cache(
-        keys=(empty,) * len(cross),
-        values=(empty,) * len(cross),
-        cross_keys=tuple(project(layer.key) for layer in cross),
-        cross_values=tuple(project(layer.value) for layer in cross),
+        keys=(empty(KEYS),) * len(cross),
+        values=(empty(VALUES),) * len(cross),
+        cross_keys=tuple(project(layer.key, *KEYS) for layer in cross),
+        cross_values=tuple(project(layer.value, *VALUES) for layer in cross),
         cross_mask=padding_mask(encoder_input_tokens_BxS > 0),
         source=place.activations(own, "batch", "stack", "length"),
         length=jnp.zeros((), jnp.int32),
@@ -128,16 +134,20 @@ def start(
 
 def grow(cache: Cache, room: int) -> Cache:
     """The cache with room for so many tokens, at least as many as now."""
-    more = room - cache.room
+    batch, count, before = cache.source.shape
+    more = room - before
 
-    batch, count, _ = cache.source.shape
-
-    def longer(kept_BxHxTKxD: jax.Array) -> jax.Array:
-        return jnp.pad(kept_BxHxTKxD, [(0, 0), (0, 0), (0, more * count), (0, 0)])
+    def longer(kept: tuple[jax.Array, ...], axes: tuple[str, ...]) -> tuple[jax.Array, ...]:
+        padding = [(0, more * count if axis == "length" else 0) for axis in axes]
+        return tuple(jnp.pad(array, padding) for array in kept)
 
     own = jnp.broadcast_to(jnp.arange(count, dtype=jnp.int32)[:, None], (batch, count, more))
-    keys, values = jax.tree.map(longer, (cache.keys, cache.values))
-    return replace(cache, keys=keys, values=values, source=jnp.concatenate([cache.source, own], axis=2))
+    return replace(
+        cache,
+        keys=longer(cache.keys, KEYS),
+        values=longer(cache.values, VALUES),
+        source=jnp.concatenate([cache.source, own], axis=2),
+    )
 
 
 def reorder(cache: Cache, parents_BxK: jax.Array) -> Cache:
@@ -162,14 +172,14 @@ def advance(
         table = decoder.relpos_bias if p.relpos_bias is None else p.relpos_bias
         assert table is not None  # a stack has one table, or every layer has its own
         y = rms_norm(x_BxKxE, p.pre_self_attention_layer_norm, config.norm_epsilon)
-        query, key, value = (split_heads(part, config) for part in _products(y, one.inwards))
-        keys.append(_write(cache.keys[number], key, cache.length))
-        values.append(_write(cache.values[number], value, cache.length))
-        mixed = _own_attention(query, keys[-1], values[-1], reach.bias(table), reach.mine_BxKxTxK)
+        query, key, value = (_heads_first(part, config) for part in _products(y, one.inwards))
+        keys.append(_write(cache.keys[number], jnp.swapaxes(key, 2, 3), reach.here, axis=3))
+        values.append(_write(cache.values[number], value, reach.here, axis=2))
+        mixed = _attention(query, keys[-1], values[-1], reach.bias(table) + reach.mask_Bx1xKxTK)
         x_BxKxE = x_BxKxE + _out(mixed, p.self_attention)
         y = rms_norm(x_BxKxE, p.pre_cross_attention_layer_norm, config.norm_epsilon)
-        query = split_heads(y @ p.encoder_decoder_attention.query.kernel, config)
-        mixed = _cross_attention(query, cache.cross_keys[number], cache.cross_values[number], cache.cross_mask)
+        query = _heads_first(y @ p.encoder_decoder_attention.query.kernel, config)
+        mixed = _attention(query, cache.cross_keys[number], cache.cross_values[number], cache.cross_mask)
         x_BxKxE = x_BxKxE + _out(mixed, p.encoder_decoder_attention)
         y = rms_norm(x_BxKxE, p.pre_mlp_layer_norm, config.norm_epsilon)
         x_BxKxE = x_BxKxE + activate(config.activations, *_products(y, one.up)) @ p.mlp.wo.kernel
@@ -185,9 +195,10 @@ class _Reach:
     """What the query of the next token sees of the cache."""
 
     def __init__(self, config: Model, cache: Cache) -> None:
-        room = cache.room
-        places_T = jnp.arange(room)
-        self._mask_T = jnp.where(places_T <= cache.length, 0.0, MASKED).astype(jnp.float32)
+        _, self._count, room = cache.source.shape
+        self.here = cache.length * self._count
+        """Where the keys and values of the next token come to lie."""
+        places_T, rows_K = jnp.arange(room), jnp.arange(self._count, dtype=jnp.int32)
         buckets_by_age = position_bucket(
             -np.arange(room),
             bidirectional=False,
@@ -195,15 +206,17 @@ class _Reach:
             max_distance=config.relative_position_max_distance,
         )
         self._buckets_T = jnp.asarray(buckets_by_age)[jnp.maximum(cache.length - places_T, 0)]
-        count = cache.source.shape[1]
-        rows = jnp.arange(count, dtype=jnp.int32)
         # What is written now is a sequence's own, whatever took its place before.
-        self.source_BxKxT = jnp.where(places_T == cache.length, rows[:, None], cache.source)
-        self.mine_BxKxTxK = self.source_BxKxT[..., None] == rows if count > 1 else None
+        self.source_BxKxT = jnp.where(places_T == cache.length, rows_K[:, None], cache.source)
+        seen_BxKxTxK = (self.source_BxKxT[..., None] == rows_K) & (places_T <= cache.length)[:, None]
+        mask_BxKxTxK = jnp.where(seen_BxKxTxK, 0.0, MASKED).astype(jnp.float32)
+        self.mask_Bx1xKxTK = mask_BxKxTxK.reshape(*cache.source.shape[:2], -1)[:, None]
+        """Of all that the sequences wrote, each sees its own tokens."""
 
     def bias(self, table: tree.PositionBias) -> jax.Array:
-        """Position bias and mask, float32 (H, 1, T)."""
-        return (table.rel_embedding.astype(jnp.float32)[:, self._buckets_T] + self._mask_T)[:, None]
+        """Position bias, float32 (H, 1, T * K)."""
+        bias_HxT = table.rel_embedding.astype(jnp.float32)[:, self._buckets_T]
+        return jnp.repeat(bias_HxT, self._count, axis=1)[:, None]
 
 
 def _products(x_BxKxE: jax.Array, joined_ExNxF: jax.Array) -> list[jax.Array]:
@@ -213,45 +226,23 @@ def _products(x_BxKxE: jax.Array, joined_ExNxF: jax.Array) -> list[jax.Array]:
     return [jnp.squeeze(part, axis=2) for part in jnp.split(results, count, axis=2)]
 
 
-def _write(kept_BxHxTKxD: jax.Array, new_BxKxHxD: jax.Array, at: jax.Array) -> jax.Array:
+def _heads_first(x_BxKxF: jax.Array, config: Model) -> jax.Array:
+    """(B, H, K, D)."""
+    return jnp.moveaxis(split_heads(x_BxKxF, config), 2, 1)
+
+
+def _write(kept: jax.Array, new: jax.Array, at: jax.Array, axis: int) -> jax.Array:
     """The cache with one more key or value of a layer; in place inside a loop."""
-    count = new_BxKxHxD.shape[1]
-    new_BxHxKxD = jnp.moveaxis(new_BxKxHxD, 2, 1)
-    return jax.lax.dynamic_update_slice(kept_BxHxTKxD, new_BxHxKxD, (0, 0, at * count, 0))
+    return jax.lax.dynamic_update_slice_in_dim(kept, new, at, axis)
 
 
-def _own_attention(
-    query_BxKxHxD: jax.Array,
-    keys_BxHxTKxD: jax.Array,
-    values_BxHxTKxD: jax.Array,
-    bias_Hx1xT: jax.Array,
-    mine_BxKxTxK: jax.Array | None,
+def _attention(
+    query_BxHxKxD: jax.Array, keys_BxHxDxS: jax.Array, values_BxHxSxD: jax.Array, bias_BxHxKxS: jax.Array
 ) -> jax.Array:
-    """Attention of each sequence to its own tokens, which lie in the rows that wrote them; (B, K, H, D).
-
-    Products are with the keys of all rows; what is not the sequence's own is left out before the softmax.
-    """
-    logits = jnp.einsum("bkhd,bhsd->bhks", query_BxKxHxD, keys_BxHxTKxD, preferred_element_type=jnp.float32)
-    if mine_BxKxTxK is None:
-        weights_BxHxKxTK = jax.nn.softmax(logits + bias_Hx1xT, axis=-1)
-    else:
-        mine = mine_BxKxTxK[:, None]
-        logits_BxHxKxTxK = logits.reshape(*logits.shape[:3], *mine.shape[3:])
-        logits = jnp.sum(jnp.where(mine, logits_BxHxKxTxK, 0.0), axis=-1)  # all but one are 0
-        weights = jax.nn.softmax(logits + bias_Hx1xT, axis=-1)
-        weights_BxHxKxTK = jnp.where(mine, weights[..., None], 0.0).reshape(*logits.shape[:3], -1)
-    return _mix(weights_BxHxKxTK, values_BxHxTKxD)
-
-
-def _cross_attention(
-    query_BxKxHxD: jax.Array, keys_BxHxSxD: jax.Array, values_BxHxSxD: jax.Array, mask_Bx1x1xS: jax.Array
-) -> jax.Array:
-    logits = jnp.einsum("bkhd,bhsd->bhks", query_BxKxHxD, keys_BxHxSxD, preferred_element_type=jnp.float32)
-    return _mix(jax.nn.softmax(logits + mask_Bx1x1xS, axis=-1), values_BxHxSxD)
-
-
-def _mix(weights_BxHxKxS: jax.Array, values_BxHxSxD: jax.Array) -> jax.Array:
-    return jnp.einsum("bhks,bhsd->bkhd", weights_BxHxKxS.astype(values_BxHxSxD.dtype), values_BxHxSxD)
+    """Attention of all K sequences of an input to the same S keys, as far as `bias` lets them see; (B, K, H, D)."""
+    logits = jnp.einsum("bhkd,bhds->bhks", query_BxHxKxD, keys_BxHxDxS, preferred_element_type=jnp.float32)
+    weights_BxHxKxS = jax.nn.softmax(logits + bias_BxHxKxS, axis=-1).astype(values_BxHxSxD.dtype)
+    return jnp.moveaxis(jnp.einsum("bhks,bhsd->bhkd", weights_BxHxKxS, values_BxHxSxD), 1, 2)
 
 
 def _out(mixed_BxKxHxD: jax.Array, layer: tree.Attention) -> jax.Array:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 FORBIDDEN = -1e9
-_COLUMNS = 256  # groups of logits, see `likeliest`
+_SIDE_BY_SIDE = 128  # logits in a group, see `likeliest`; divides the vocabularies of all released models but ByT5's
 
 
 Numbers = jax.Array | np.ndarray[Any, Any]
@@ -81,20 +81,19 @@ def _repeating(size: int, ngram_B: Numbers, written_BxKxT: jax.Array, place: jax
 
 
 def likeliest(logits_BxKxV: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """The `count` largest logits of each sequence and their tokens, (B, K, count), largest first.
+    """The `count` largest logits of each sequence and their tokens, (B, K, count), largest first, then lowest token.
 
     Exact, in two passes: no group of tokens holds one of them unless its own largest is among the `count` largest of
     all groups. The first pass is a maximum over groups side by side, many times faster than sorting.
     """
     batch, rows, size = logits_BxKxV.shape
-    if size < 4 * _COLUMNS or count >= _COLUMNS:
+    groups = -(-size // _SIDE_BY_SIDE)
+    if groups < 8 or count >= groups:
         return jax.lax.top_k(logits_BxKxV, min(count, size))
-    deep = -(-size // _COLUMNS)
-    padding = [(0, 0), (0, 0), (0, deep * _COLUMNS - size)]
-    grouped = jnp.pad(logits_BxKxV, padding, constant_values=-jnp.inf).reshape(batch, rows, deep, _COLUMNS)
-    groups_BxKxN = jax.lax.top_k(jnp.max(grouped, axis=2), count)[1]
-    tokens = groups_BxKxN[..., None, :] + jnp.arange(deep)[:, None] * _COLUMNS
-    tokens_BxKxM = tokens.reshape(batch, rows, -1)
-    candidates = jnp.take_along_axis(grouped, groups_BxKxN[..., None, :], axis=3).reshape(batch, rows, -1)
+    padding = [(0, 0), (0, 0), (0, groups * _SIDE_BY_SIDE - size)]
+    grouped = jnp.pad(logits_BxKxV, padding, constant_values=-jnp.inf).reshape(batch, rows, groups, _SIDE_BY_SIDE)
+    best_BxKxN = jnp.sort(jax.lax.top_k(jnp.max(grouped, axis=3), count)[1], axis=-1)  # of equal ones the first wins
+    tokens = best_BxKxN[..., None] * _SIDE_BY_SIDE + jnp.arange(_SIDE_BY_SIDE)
+    candidates = jnp.take_along_axis(grouped, best_BxKxN[..., None], axis=2).reshape(batch, rows, -1)
     values, places = jax.lax.top_k(candidates, count)
-    return values, jnp.take_along_axis(tokens_BxKxM, places, axis=2)
+    return values, jnp.take_along_axis(tokens.reshape(batch, rows, -1), places, axis=2)

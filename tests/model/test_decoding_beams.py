@@ -127,3 +127,11 @@ def test_the_likeliest_are_found_in_two_passes(size):
         expected = np.argsort(-logits[row, k])[:8]
         np.testing.assert_array_equal(tokens[row, k], expected)
         np.testing.assert_array_equal(values[row, k], logits[row, k][expected])
+
+
+@pytest.mark.parametrize("size", [12, 2000, 4096])
+def test_of_equally_likely_tokens_the_lowest_come_first(size):
+    """As in one sort of all, whatever groups they stand in."""
+    logits = np.random.default_rng(1).integers(0, 6, (3, 4, size)).astype(np.float32)
+    for one, other in zip(likeliest(logits, 8), jax.lax.top_k(logits, 8), strict=True):
+        np.testing.assert_array_equal(one, other)
