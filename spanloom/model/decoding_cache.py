@@ -7,8 +7,8 @@ Rows of the cache are never moved. Where beams take each other's place, `source`
 beam, and attention looks there: an int32 for each token is reordered instead of its keys and values. All K queries of
 an input meet all keys of the input in one product, and cross-attention's keys and values are read once for all K.
 
-Keys lie with their width before the length, (D, T), values the other way, and queries have heads before sequences: XLA
-has no fast product on CPUs for the other orders, which cost beams five times as much attention.
+Keys lie with their width before the length, values the other way, and queries have heads before sequences: XLA has no
+fast product on CPUs for the other orders, in which attention of beams took five times as long.
 """
 
 from dataclasses import dataclass, replace
@@ -108,6 +108,7 @@ def start(
 ) -> Cache:
     """Encode the inputs (int32, 0 is padding) and make room for `room` tokens of `count` sequences each."""
     encoded_BxSxE = encode(weights.params, config, encoder_input_tokens_BxS, place=place)
+    batch = encoder_input_tokens_BxS.shape[0]
 
     def project(dense: tree.Dense, *axes: str) -> jax.Array:
         heads_BxSxHxD = split_heads(jnp.einsum("bse,ef->bsf", encoded_BxSxE, dense.kernel), config)
@@ -119,7 +120,6 @@ def start(
         return place.activations(jnp.zeros([sizes[axis] for axis in axes], config.dtype), *axes)
 
     cross = [one.layer.encoder_decoder_attention for one in weights.layers]
-    batch = encoder_input_tokens_BxS.shape[0]
     own = jnp.broadcast_to(jnp.arange(count, dtype=jnp.int32)[:, None], (batch, count, room))
     return Cache(
         keys=(empty(KEYS),) * len(cross),
@@ -237,11 +237,14 @@ def _write(kept: jax.Array, new: jax.Array, at: jax.Array, axis: int) -> jax.Arr
 
 
 def _attention(
-    query_BxHxKxD: jax.Array, keys_BxHxDxS: jax.Array, values_BxHxSxD: jax.Array, bias_BxHxKxS: jax.Array
+    query_BxHxKxD: jax.Array, keys_BxHxDxS: jax.Array, values_BxHxSxD: jax.Array, bias: jax.Array
 ) -> jax.Array:
-    """Attention of all K sequences of an input to the same S keys, as far as `bias` lets them see; (B, K, H, D)."""
+    """Attention of all K sequences of an input to the same S keys, (B, K, H, D).
+
+    `bias` is added to the logits, which are (B, H, K, S): any of its axes may be 1.
+    """
     logits = jnp.einsum("bhkd,bhds->bhks", query_BxHxKxD, keys_BxHxDxS, preferred_element_type=jnp.float32)
-    weights_BxHxKxS = jax.nn.softmax(logits + bias_BxHxKxS, axis=-1).astype(values_BxHxSxD.dtype)
+    weights_BxHxKxS = jax.nn.softmax(logits + bias, axis=-1).astype(values_BxHxSxD.dtype)
     return jnp.moveaxis(jnp.einsum("bhks,bhsd->bhkd", weights_BxHxKxS, values_BxHxSxD), 1, 2)
 
 

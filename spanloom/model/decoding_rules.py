@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 FORBIDDEN = -1e9
-_SIDE_BY_SIDE = 128  # logits in a group, see `likeliest`; divides the vocabularies of all released models but ByT5's
+_SIDE_BY_SIDE = 128  # logits in a group, see `likeliest`; divides the vocabularies of all released models
+_FEWEST_GROUPS = 8  # for which two passes pay
 
 
 Numbers = jax.Array | np.ndarray[Any, Any]
@@ -88,7 +89,7 @@ def likeliest(logits_BxKxV: jax.Array, count: int) -> tuple[jax.Array, jax.Array
     """
     batch, rows, size = logits_BxKxV.shape
     groups = -(-size // _SIDE_BY_SIDE)
-    if groups < 8 or count >= groups:
+    if groups < _FEWEST_GROUPS or count >= groups:
         return jax.lax.top_k(logits_BxKxV, min(count, size))
     padding = [(0, 0), (0, 0), (0, groups * _SIDE_BY_SIDE - size)]
     grouped = jnp.pad(logits_BxKxV, padding, constant_values=-jnp.inf).reshape(batch, rows, groups, _SIDE_BY_SIDE)

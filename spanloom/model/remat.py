@@ -1,4 +1,6 @@
-"""Rematerialisation: what a layer keeps for its backward pass, and what is computed again there (Chen et al. 2016)."""
+"""What a layer keeps for its backward pass, and what is computed again there (Chen et al. 2016); which gradients the
+backward pass has before it goes on.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -73,7 +75,8 @@ def in_turn(x: jax.Array, following: Any) -> tuple[jax.Array, Any]:
     """A layer's input and the parameters of the layer after it, unchanged.
 
     The backward pass goes on below this layer only when it has the gradient of those parameters. Devices add gradients
-    up beside the backward pass, and XLA would have them wait for one another, half a model's of them at a time.
+    up beside the backward pass, and XLA would have them wait for one another, half a model's of them at a time, and
+    with them the activations that they are made of: T5 1.1 small on v5e took 3.00 GiB of temporaries for 2.20.
     """
     return x, following
 

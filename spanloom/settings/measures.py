@@ -39,13 +39,13 @@ _OF_TEMPLATES = {
     "pearson correlation": "pearson_corrcoef", "spearman correlation": "spearman_corrcoef", "auc": "auc",
     "multirc": "multirc_f1_over_all_answers", "edit distance": "edit_distance",
 }  # fmt: skip
-_LACKING = ("other", "mean squared error")
+_LACKING = ("other", "mean squared error", "mean reciprocal rank")
 """Metrics of promptsource's templates that t5 has none for."""
 
 
 def template_metric(name: str) -> Function | None:
     """The metric that a prompt template names, as promptsource does ("Accuracy", "COQA F1") or as METRICS; None for
-    "Other" and "Mean Squared Error", which t5 lacks. Raises FunctionError, with the nearest name, for any other.
+    those of promptsource that t5 lacks ("Other"). Raises FunctionError, with the nearest name, for any other name.
     """
     if name.lower() in _LACKING:
         return None

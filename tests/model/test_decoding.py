@@ -1,4 +1,8 @@
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -176,3 +180,30 @@ def test_rows_that_only_fill_a_batch_up_stay_empty_and_keep_no_other_waiting(mon
     greedy(params, TINY, np.pad(inputs, ((0, 4), (0, 0))), 7, forced_tokens_BxT=forced)
     jax.effects_barrier()
     assert len(written) == 2
+
+
+def test_the_largest_is_found_as_argmax_finds_it():
+    logits = np.random.default_rng(0).integers(0, 9, (3, 2, 700)).astype(np.float32)
+    logits[0, 0] = -np.inf
+    np.testing.assert_array_equal(decoding._largest(logits), np.argmax(logits, axis=-1))
+    logits[1, 1, 3] = np.nan
+    assert np.all(decoding._largest(logits) < 700)
+
+
+DIVIDED = """
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
+from spanloom.model.decoding import _largest
+mesh = jax.make_mesh((2,), ("tensor",), axis_types=(jax.sharding.AxisType.Auto,))
+logits = jax.ShapeDtypeStruct((3, 1, 700), "float32", sharding=NamedSharding(mesh, PartitionSpec(None, None, "tensor")))
+print(jax.jit(_largest).lower(logits).compile().as_text())
+"""
+
+
+def test_devices_that_divide_the_vocabulary_send_one_another_no_logits():
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    env = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    said = subprocess.run([sys.executable, "-c", DIVIDED], env=env, capture_output=True, text=True, check=True).stdout
+    sent = re.findall(r"= (\w+)\[([\d,]*)\]\S* (all-\w+)\(", said)
+    assert {kind for _, _, kind in sent} == {"all-reduce"}
+    assert all(np.prod([int(size) for size in shape.split(",") if size]) == 3 for _, shape, _ in sent)

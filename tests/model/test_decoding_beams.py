@@ -133,5 +133,16 @@ def test_the_likeliest_are_found_in_two_passes(size):
 def test_of_equally_likely_tokens_the_lowest_come_first(size):
     """As in one sort of all, whatever groups they stand in."""
     logits = np.random.default_rng(1).integers(0, 6, (3, 4, size)).astype(np.float32)
+    logits[..., size - 1] = 9  # its group comes first, and what else is in it does not
     for one, other in zip(likeliest(logits, 8), jax.lax.top_k(logits, 8), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("size", [896, 897, 1920])
+@pytest.mark.parametrize("count", [1, 7, 14, 15])
+def test_as_many_as_there_are_groups_and_where_next_to_nothing_may_be_written(size, count):
+    few = np.full((1, 2, size), -np.inf, np.float32)
+    few[0, 0, size - 1], few[0, 1, 130] = 1, 2
+    for logits in (few, np.random.default_rng(2).normal(size=(1, 2, size)).astype(np.float32)):
+        for one, other in zip(likeliest(logits, count), jax.lax.top_k(logits, count), strict=True):
+            np.testing.assert_array_equal(one, other)

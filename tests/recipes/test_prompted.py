@@ -143,6 +143,8 @@ def test_a_misspelt_metric_of_a_template_is_named(folder):
     said = r"^reviews, template 'write': metrics: there is none called 'ROGUE'; did you mean rouge\b"
     with pytest.raises(SettingsError, match=said):
         recipe(**GIVEN, own_metrics=True)
+    (folder / "reviews.yaml").write_text(PROMPTS.replace("[bad, good]}", "[bad, good], metrics: [Accuracie]}"))
+    recipe(**GIVEN, own_metrics=True)  # ranks judge it, no metric
 
 
 def test_held_out_examples_keep_their_choices_and_label(folder):

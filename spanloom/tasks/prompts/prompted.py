@@ -82,7 +82,7 @@ def prompted_parts(
             objective,
             has_choices=bool(template.answer_choices),
             inputs_eos=inputs_eos,
-            metrics=metrics_of(templates, template) if own_metrics else (),
+            metrics=metrics_of(templates, template) if own_metrics and not template.answer_choices else (),
         )
         for template in templates.templates
     )
@@ -94,5 +94,5 @@ def metrics_of(templates: DataSetTemplates, template: PromptTemplate) -> tuple[F
     try:
         found = [template_metric(name) for name in template.metrics]
     except FunctionError as error:
-        raise PromptError(f"{shown_data_set(templates.name)}, template {template.name!r}: metrics: {error}") from error
+        raise PromptError(f"{shown_data_set(templates.name)}, template {template.name!r}: metrics: {error}") from None
     return tuple(function for function in found if function is not None)
