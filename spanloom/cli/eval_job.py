@@ -155,7 +155,7 @@ def _heldout_tasks(
     from spanloom.pipeline.build_workers import default_workers
     from spanloom.pipeline.watched import open_heldout
 
-    display, empty = make_display(sys.stderr), list[str]()
+    display, empty = make_display(sys.stderr), dict[str, str]()
     try:
         parts = open_heldout(
             run,
@@ -166,7 +166,7 @@ def _heldout_tasks(
             workers=default_workers(),
             warn=display.warn,
             alone=True,
-            tell_empty=empty.append,
+            tell_empty=empty.__setitem__,
         )
     finally:
         display.close()
@@ -183,24 +183,23 @@ def _tell_skipped(tasks: Sequence[Task], parts: Mapping[str, Dataset]) -> None:
             print(f"data: held-out part of {task.name}: skipped: {told}", file=sys.stderr)
 
 
-def _refuse_without(lacking: Sequence[str], named: Sequence[str], empty: Sequence[str], *, some: bool) -> None:
+def _refuse_without(lacking: Sequence[str], named: Sequence[str], empty: Mapping[str, str], *, some: bool) -> None:
     """Raises CommandError for tasks that were named and hold nothing out, or if none does; says whom it passes over.
 
-    `empty`: why some hold nothing out though rows were read.
+    `empty`: why some hold nothing out though rows were read, by task.
     """
     if not lacking:
         return
-    names = ", ".join(lacking)
     if not some or any(name in named for name in lacking):
-        raise CommandError(
-            f"nothing is held out of {names}: give the source held-out files or a split of them (heldout_files, "
+        others = ", ".join(name for name in lacking if name not in empty)
+        advice = (
+            f"nothing is held out of {others}: give the source held-out files or a split of them (heldout_files, "
             "heldout_split), or keep a share out of training (heldout_share)"
-            if not empty
-            else "\n".join(empty)
         )
-    for why in empty:
+        raise CommandError("\n".join([*empty.values(), *([advice] if others else [])]))
+    for why in empty.values():
         print(why, file=sys.stderr)
-    print(f"passed over, as nothing is held out: {names}", file=sys.stderr)
+    print(f"passed over, as nothing is held out: {', '.join(lacking)}", file=sys.stderr)
 
 
 def _outcomes(

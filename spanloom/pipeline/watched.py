@@ -1,6 +1,6 @@
 """Held-out parts of tasks by themselves: of those that a run measures though it does not learn them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from spanloom.pipeline.build_progress import Progress
@@ -42,13 +42,13 @@ def open_heldout(
     workers: int,
     warn: Warn,
     alone: bool = False,
-    tell_empty: Warn | None = None,
+    tell_empty: Callable[[str, str], None] | None = None,
 ) -> dict[str, Dataset]:
     """The held-out parts of tasks, by name, those without any left out. `run`: whose model they are to fit, and seed.
 
     `alone`: the training part is not built where nothing asks for it: of pairs whose lengths are set, and where all
-    files are held out. `tell_empty` (unset: `warn`) is given why a part is empty whose rows the preprocessors all left
-    out. Otherwise as `open_watched`.
+    files are held out. `tell_empty` (unset: `warn`) is told of a task whose rows the preprocessors all left out, and
+    why its part is empty. Otherwise as `open_watched`.
     """
     places_of = {}
     for task in tasks:
@@ -71,7 +71,8 @@ def open_heldout(
         if examples.num_examples:
             found[task.name] = Dataset(examples, seed=run.seed, task=task.name, store=stores["heldout"])
         elif why := none_left(task, stores["heldout"].report):
-            (tell_empty or warn)(f"the held-out part of task {task.name!r} is empty: {why}")
+            told = f"the held-out part of task {task.name!r} is empty: {why}"
+            tell_empty(task.name, told) if tell_empty else warn(told)
     return found
 
 

@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,8 @@ import pytest
 from tiny_model import tiny_source
 from tiny_training import events, train
 
+from spanloom.cli.errors import CommandError
+from spanloom.cli.eval_job import _refuse_without
 from spanloom.cli.eval_subjects import mesh_here, subjects_of
 from spanloom.cli.main import main
 from spanloom.conversion.convert import convert_to_hf
@@ -324,6 +327,14 @@ def test_rows_that_a_template_leaves_out_are_told(inside, capsys):
     assert f"{why} left out by template 'none'; a template must give inputs" in " ".join(
         capsys.readouterr().err.split()
     )
+
+
+def test_every_task_that_holds_nothing_out_has_its_reason():
+    why = "the held-out part of task 'b' is empty: all 3 rows were left out"
+    with pytest.raises(CommandError, match=rf"^{re.escape(why)}\nnothing is held out of a, c: give the source"):
+        _refuse_without(["a", "b", "c"], [], {"b": why}, some=False)
+    with pytest.raises(CommandError, match=rf"^{re.escape(why)}$"):
+        _refuse_without(["b"], ["b"], {"b": why}, some=True)
 
 
 def test_help_teaches(capsys, inside):
