@@ -10,8 +10,8 @@ steps a language (its logbook has 200,000: --steps). Sentinels are those that th
 Google's 258 downwards. A Hugging Face folder has no optimizer: it begins anew there, at the rate of step 1,000,000.
 Every evaluation measures all languages, and the last page is a table of what each stage forgot.
 
-Hardware: a v3-32, as there (`spanloom plan hmbyt5 ... --on v3-32`), compiled for which a step takes 13.7 GiB of the
-15.5 of a core. Cost, counted and not measured: 1.5e15 FLOPs a step, 1.5e20 and at least 25 hours a language. The
+Hardware: a v3-32, as there (`spanloom plan hmbyt5 ... --on v3-32`), compiled for which a step takes 11.4 GiB of the
+15.5 of a core. Cost, counted and not measured: 1.5e15 FLOPs a step, 1.5e20 and at least 24 hours a language. The
 original reports no losses but tags of entities (micro-F1 on AjMC: English 85.7, German 87.3, French 84.4, after its
 other route); nobody has run these defaults to their end with Spanloom.
 """

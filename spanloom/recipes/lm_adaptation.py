@@ -15,8 +15,8 @@ to go on with the checkpoint's own memory and schedule, as T5 did: --follow.opti
 continue --schedule rsqrt --optimizer.learning-rate 1.
 
 Hardware: a v4-256 (--slice). Compiled for it (`spanloom plan lm_adaptation ... --slice v4-256 --on v4-256`) a step of
-mT5 xxl takes 18.3 GiB of the 30.75 of a chip; cost, counted and not measured: 7.7e16 FLOPs a step, 7.7e21 and at least
-203 hours in all.
+mT5 xxl takes 18.2 GiB of the 30.75 of a chip; cost, counted and not measured: 7.7e16 FLOPs a step, 7.7e21 and at least
+184 hours in all.
 Expect no published loss; models adapted so are released as mt5_lm_adapted, at step 1,100,000, to compare with. Nobody
 has run these defaults to their end with Spanloom.
 """

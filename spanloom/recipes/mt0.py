@@ -11,8 +11,8 @@ original's own files do not run as they stand: their lengths of 256 + 256 cut ha
 0.1 was never in effect; these are the values of the models that were released.
 
 Hardware: a v4-256 for XXL, a v4-64 for large, as there (--slice). Compiled for them (`spanloom plan mt0 ... --slice
-v4-256 --on v4-256`) a step takes 11.5 and 9.3 GiB of the 30.75 of a chip; cost, counted and not measured: 3.9e16 and
-3.5e15 FLOPs a step, at least 7.7 and 16 hours in all (7,000 and 25,000 steps).
+v4-256 --on v4-256`) a step takes 11.5 and 9.4 GiB of the 30.75 of a chip; cost, counted and not measured: 3.9e16 and
+3.5e15 FLOPs a step, at least 7.7 and 4.6 hours in all (7,000 and 25,000 steps).
 Expect of XXL after xP3, as published, accuracies of 85.1 (mean of CB, RTE and COPA), 57.9 (XNLI, 15 languages), 77.6
 (XCOPA, 11) and 95.4 (StoryCloze), the medians of five English prompts. Nobody has run these defaults to their end with
 Spanloom.

@@ -12,8 +12,8 @@ original had 256 or 512, most of them padding. A data set of the Hub is streamed
 the example that it was at, however it was split among hosts. `spanloom convert runs/ro_base exported --to hf --which
 all` exports every checkpoint that is kept.
 
-Hardware: base on a v4-8, large on a v4-32, as there; compiled for it, a step of base takes 13.3 GiB of the 30.75 of a
-chip. Cost of base, counted and not measured: 5.7e13 FLOPs a step, 1.1e20 and at least 97 hours in all. The original
+Hardware: base on a v4-8, large on a v4-32, as there; compiled for it, a step of base takes 9.7 GiB of the 30.75 of a
+chip. Cost of base, counted and not measured: 5.7e13 FLOPs a step, 1.1e20 and at least 54 hours in all. The original
 states no loss; nobody has run these defaults to their end with Spanloom.
 """
 

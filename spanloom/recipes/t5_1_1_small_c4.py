@@ -6,8 +6,8 @@
 10,000 steps of 256 sequences of 512 tokens, 15 % masked in spans of 3; Adafactor at 1 / sqrt(max(step, 10,000)), no
 dropout, z-loss 1e-4, bfloat16, held-out loss every 1,000 steps over 20 batches. Files of C4's shape: a JSON object with
 a "text" in each line. The same seed gives the same run, which T5X's has to be asked for. Hardware: any; compiled for a
-v4-8, a step takes 8.1 GiB of the 30.75 of a chip. Cost, counted and not measured: 2.7e13 FLOPs a step, 2.7e17 in all,
-at least 0.3 hours there. T5X's page states no loss, and nobody has run these defaults to their end with Spanloom.
+v4-8, a step takes 6.0 GiB of the 30.75 of a chip. Cost, counted and not measured: 2.7e13 FLOPs a step, 2.7e17 in all,
+at least 0.2 hours there. T5X's page states no loss, and nobody has run these defaults to their end with Spanloom.
 """
 
 from dataclasses import replace
