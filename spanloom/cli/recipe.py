@@ -208,11 +208,12 @@ def _argument_help(doc: str) -> dict[str, str]:
     """`name: what it is` lines under `Args:`; longer ones are continued with deeper indentation."""
     found: dict[str, str] = {}
     _, _, body = doc.partition("Args:\n")
+    indentation = re.match(" *", body)[0]  # type: ignore[index]  # matches anything
     name = ""
     for line in body.splitlines():
         if line.strip() and not line.startswith(" "):
             break
-        match = re.match(r"^ {2,4}(\w+): (.*)$", line)
+        match = re.match(rf"{indentation}(\w+): (.*)$", line)
         if match:
             name = match[1]
             found[name] = match[2]

@@ -78,6 +78,8 @@ def request_of(
         raise BadLineError('"settings" must be an object, such as {"temperature": 0.7}')
     if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
         raise BadLineError('"choices" must be a list of strings')
+    if "choices" in record and not choices:
+        raise BadLineError('"choices" is empty: give some, or leave it out, and anything may be written')
     inputs = text_in(record, lines.field)
     ids = model.encode(inputs, eos=lines.inputs_eos)
     check_length(len(ids), lines)

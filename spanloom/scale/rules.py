@@ -127,4 +127,9 @@ def _parse(text: str) -> Rule:
         raise ValueError(f"mesh.more_rules: {text!r} is about an unknown axis{did_you_mean(name, LOGICAL)}")
     if target and target not in AXES:
         raise ValueError(f"mesh.more_rules: {text!r} names no axis of the mesh{did_you_mean(target, AXES)}")
+    if name == "batch":
+        raise ValueError(
+            f"mesh.more_rules: {text!r} cannot be chosen: every device reads the part of a batch that replica, data "
+            "and fsdp make of it; set these (--mesh.data 4)"
+        )
     return name, target or None

@@ -105,6 +105,7 @@ COMMANDS = {
             '{"inputs": "a", "settings": {"beams": 1000000}}': "beams is 1,000,000, and memory takes about 693 of",
             '{"inputs": "a", "settings": {"beams": 1, "temperature": 1, "outputs": 99999}}': "outputs is 99,999, and",
             '{"inputs": "a", "choices": "b"}': '"choices" must be a list',
+            '{"inputs": "a", "choices": []}': '"choices" is empty',
             "x" * 200: "has 201 tokens, and memory takes about 100",
             **NO_LINES,
         },

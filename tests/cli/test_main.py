@@ -355,3 +355,10 @@ def test_ctrl_c_at_the_end_is_no_traceback(word):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT  # which shells call 130
     assert errors == ("spanloom: interrupted\n" if word == "interrupted" else "")
+
+
+def test_python_runs_the_package_as_the_command():
+    argv = [sys.executable, "-m", "spanloom", "--help"]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert "spanloom train" in said
+    assert subprocess.run([*argv[:3], "trian"], capture_output=True, check=False).returncode == 2

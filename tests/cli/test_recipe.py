@@ -24,7 +24,7 @@ def recipe(share: float = 0.1, size: str = "byt5_nano") -> Run:
 
     Args:
       share: How much is kept out,
-        of all there is.
+        nothing: all is learnt; half: of all there is.
       size: A size.
     """
     return Run(name="mine", task=Task("docs", PythonDocs(share)), model=named(size))
@@ -41,7 +41,7 @@ def test_a_file(tmp_path):
     recipe = find(write(tmp_path, GOOD))
     assert (recipe.name, recipe.doc, recipe.source.name) == ("mine", "Mine.", "mine.py")
     assert [(p.name, p.default, p.help) for p in recipe.parameters] == [
-        ("share", 0.1, "How much is kept out, of all there is."),
+        ("share", 0.1, "How much is kept out, nothing: all is learnt; half: of all there is."),
         ("size", "byt5_nano", "A size."),
     ]
     assert recipe.make(share=0.3).task.source.heldout_share == 0.3

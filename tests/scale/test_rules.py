@@ -108,7 +108,14 @@ def test_what_cannot_be_divided_evenly_is_whole():
 
 @pytest.mark.parametrize(
     ("rule", "message"),
-    [("vocab", "is no rule"), ("vocabb=tensor", "did you mean vocab"), ("vocab=model", "names no axis of the mesh")],
+    [
+        ("vocab", "is no rule"),
+        ("vocabb=tensor", "did you mean vocab"),
+        ("vocab=model", "names no axis of the mesh"),
+        ("batch=", "'batch=' cannot be chosen: every device reads"),
+        ("batch=data", "cannot be chosen"),
+        ("batch=tensor", "cannot be chosen"),
+    ],
 )
 def test_rules_that_are_none_are_refused(rule, message):
     with pytest.raises(ValueError, match=message):
