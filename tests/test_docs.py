@@ -218,6 +218,7 @@ def test_every_test_that_is_named_is_there():
 
 
 OTHERS = {
+    "--xla-force-host-platform-device-count",  # XLA's
     "--gin.MODEL-DIR",  # T5X's
     "--only", "--cases",  # of scripts/check.py and benchmarks/identical_loss.py
     "--wide",  # of a recipe in the page
