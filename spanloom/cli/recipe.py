@@ -208,7 +208,7 @@ def _argument_help(doc: str) -> dict[str, str]:
     """`name: what it is` lines under `Args:`; longer ones are continued with deeper indentation."""
     found: dict[str, str] = {}
     _, _, body = doc.partition("Args:\n")
-    indentation = re.match(" *", body)[0]  # type: ignore[index]  # matches anything
+    indentation = " " * (len(body.strip("\n")) - len(body.strip("\n").lstrip(" ")))
     name = ""
     for line in body.splitlines():
         if line.strip() and not line.startswith(" "):
