@@ -207,8 +207,8 @@ def _parameters(path: Path, function: Callable[..., Any]) -> typing.Iterator[Par
 def _argument_help(doc: str) -> dict[str, str]:
     """`name: what it is` lines under `Args:`; longer ones are continued with deeper indentation."""
     found: dict[str, str] = {}
-    _, _, body = doc.partition("Args:\n")
-    indentation = " " * (len(body.strip("\n")) - len(body.strip("\n").lstrip(" ")))
+    body = doc.partition("Args:\n")[2].lstrip("\n")
+    indentation = body[: len(body) - len(body.lstrip(" "))]
     name = ""
     for line in body.splitlines():
         if line.strip() and not line.startswith(" "):

@@ -167,14 +167,15 @@ def advance(
     x_BxKxE = embed(weights.params, config, tokens_BxK, place)
     reach = _Reach(config, cache)
     keys, values = [], []
+    write = jax.lax.dynamic_update_slice_in_dim  # in place inside a loop
     for number, one in enumerate(weights.layers):
         p = one.layer
         table = decoder.relpos_bias if p.relpos_bias is None else p.relpos_bias
         assert table is not None  # a stack has one table, or every layer has its own
         y = rms_norm(x_BxKxE, p.pre_self_attention_layer_norm, config.norm_epsilon)
         query, key, value = (_heads_first(part, config) for part in _products(y, one.inwards))
-        keys.append(_write(cache.keys[number], jnp.swapaxes(key, 2, 3), reach.here, axis=3))
-        values.append(_write(cache.values[number], value, reach.here, axis=2))
+        keys.append(write(cache.keys[number], jnp.swapaxes(key, 2, 3), reach.here, axis=3))
+        values.append(write(cache.values[number], value, reach.here, axis=2))
         mixed = _attention(query, keys[-1], values[-1], reach.bias(table) + reach.mask_Bx1xKxTK)
         x_BxKxE = x_BxKxE + _out(mixed, p.self_attention)
         y = rms_norm(x_BxKxE, p.pre_cross_attention_layer_norm, config.norm_epsilon)
@@ -229,11 +230,6 @@ def _products(x_BxKxE: jax.Array, joined_ExNxF: jax.Array) -> list[jax.Array]:
 def _heads_first(x_BxKxF: jax.Array, config: Model) -> jax.Array:
     """(B, H, K, D)."""
     return jnp.moveaxis(split_heads(x_BxKxF, config), 2, 1)
-
-
-def _write(kept: jax.Array, new: jax.Array, at: jax.Array, axis: int) -> jax.Array:
-    """The cache with one more key or value of a layer; in place inside a loop."""
-    return jax.lax.dynamic_update_slice_in_dim(kept, new, at, axis)
 
 
 def _attention(

@@ -49,7 +49,7 @@ def template_metric(name: str) -> Function | None:
     """
     if name.lower() in _LACKING:
         return None
-    return as_function(_OF_TEMPLATES.get(name.lower(), name), METRICS)
+    return metric_of(_OF_TEMPLATES.get(name.lower(), name))
 
 
 def metric_of(code: Any) -> Function:
